@@ -15,7 +15,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from headgate.errors import MissingExtraError
 from headgate_spark.daemon import PRELOAD_VARIABLE
@@ -52,6 +54,25 @@ class ServerError(Exception):
     """Spark could not be started. The text says why and what to do."""
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a Spark of ours listens, and the token that it asks of its clients."""
+
+    port: int
+    ui_port: int
+    token: str
+
+    @classmethod
+    def new(cls) -> Self:
+        """Ports that nobody listens on just now."""
+        return cls(free_port(), free_port(), secrets.token_urlsafe(32))
+
+    @property
+    def remote(self) -> str:
+        """For `SparkSession.builder.remote`."""
+        return f"sc://localhost:{self.port}/;token={self.token}"
+
+
 class SparkServer:
     """Starts, watches and ends one Spark Connect server. Not thread-safe.
 
@@ -67,6 +88,7 @@ class SparkServer:
             Headgate's code is carried to them.
         start_timeout_s: how long the server may take until it listens.
         driver_timeout_s: how long it may then be silent, before it is ended; 0: for ever.
+        endpoint: where it listens; None: it finds a place.
     """
 
     def __init__(
@@ -81,11 +103,13 @@ class SparkServer:
         host: str = LOOPBACK,
         start_timeout_s: float = START_TIMEOUT_S,
         driver_timeout_s: float = TIMEOUT_S,
+        endpoint: Endpoint | None = None,
     ) -> None:
         self.plan: Plan = plan(master, slots, os.cpu_count() or 1)
         self.folder = Path(folder).absolute()
-        self.port, self._ui_port = free_port(), free_port()
-        self._token = secrets.token_urlsafe(32)
+        self.endpoint = endpoint or Endpoint.new()
+        self.port, self._ui_port = self.endpoint.port, self.endpoint.ui_port
+        self._token = self.endpoint.token
         self.starts = 0
         self._conf = dict(conf or {})
         self._python_path = list(python_path)
@@ -106,7 +130,7 @@ class SparkServer:
         """For `SparkSession.builder.remote`; the same after a restart. A secret: its token lets
         whoever has it run code as this user. (With a token and without TLS, Spark's client talks
         to the name ``localhost`` alone.)"""
-        return f"sc://localhost:{self.port}/;token={self._token}"
+        return self.endpoint.remote
 
     @property
     def ui(self) -> str | None:
@@ -218,10 +242,14 @@ class SparkServer:
     def restart(self) -> None:
         """Start it again on the same port, after it has died or not. Raises as `start` does."""
         self.stop()
+        self.wait_free()
+        self.start()
+
+    def wait_free(self) -> None:
+        """Until one that was there before listens no more, as far as that comes soon."""
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while listens("127.0.0.1", self.port) and time.monotonic() < deadline:
             time.sleep(0.05)
-        self.start()
 
     def stop(self) -> None:
         """End the server and all its executors; returns when they are gone."""

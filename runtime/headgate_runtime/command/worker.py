@@ -12,7 +12,6 @@ import importlib.util
 import logging
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,14 +27,14 @@ from headgate.membership.protocols import RULES
 from headgate.ports import Peers, RefusedError, TransportError
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.command.extras import require
-from headgate_runtime.config.private_files import make_private_folder
 from headgate_runtime.config.properties import PropertiesError
 from headgate_runtime.config.settings import DISTRIBUTED
 from headgate_runtime.config.worker_file import WorkerFile, WorkerFileError, read_worker_file
 from headgate_runtime.plugins.look import SETTING, allow_modules
 from headgate_runtime.plugins.rest import RestPlugins
 from headgate_runtime.spark.properties import HOST_SETTING, of_remote, spark_settings
-from headgate_runtime.spark.service import SparkService, WorkerSpark, shown_remote
+from headgate_runtime.spark.service import shown_remote
+from headgate_runtime.spark.shared import SharedSpark, default_folder
 from headgate_runtime.transports.select import open_transport
 from headgate_runtime.transports.with_peers import WithPeers
 from headgate_runtime.worker import collector, log_format
@@ -407,7 +406,7 @@ def told_plainly(file: WorkerFile) -> Iterator[None]:
 
 
 def started_spark(file: WorkerFile, stop: Stop, stack: contextlib.ExitStack) -> dict[str, str]:
-    """What the worker must know of Spark: one of its own, or `headgate.spark.remote`."""
+    """What the worker must know of Spark: one that it shares, or `headgate.spark.remote`."""
     settings = file.settings
     if settings["headgate.task.runner"] != "spark":
         return {}
@@ -417,22 +416,18 @@ def started_spark(file: WorkerFile, stop: Stop, stack: contextlib.ExitStack) -> 
             return of_remote(spark)
     except UpError as error:
         raise CommandError(f"{file.path}: {error}", error.exit_code) from None
-    folder = settings["headgate.data"] or stack.enter_context(
-        tempfile.TemporaryDirectory(prefix="headgate-", ignore_cleanup_errors=True)
-    )
-    data = Path(folder).absolute()
-    make_private_folder(data)
-    service = SparkService(
-        WorkerSpark("spark", data, spark),
+    service = SharedSpark(
+        Path(settings["headgate.data"] or default_folder()).absolute(),
+        spark,
+        settings["headgate.spark.slots"],
+        settings["headgate.spark.idle.ms"] / 1000,
         warn=log.info,
-        marked=lambda _who, _what: None,
-        adapter="headgate_kafka",
         where=f"{file.path}: headgate.spark.master",
         host_setting=f"{HOST_SETTING} in {file.path}",
     )
     stack.callback(service.close)
     try:
-        service.start([settings["headgate.spark.slots"]])
+        service.start()
     except UpError as error:
         raise CommandError(str(error), error.exit_code) from None
     watch = SparkWatch(service.tick, stop.ask)
@@ -441,10 +436,10 @@ def started_spark(file: WorkerFile, stop: Stop, stack: contextlib.ExitStack) -> 
 
 
 class SparkWatch:
-    """Looks after a Spark that starts and runs beside the worker.
+    """Looks after a Spark that runs beside the worker.
 
     Args:
-        tick: `SparkService.tick`.
+        tick: `SharedSpark.tick`.
         failed: called when the first start has failed.
     """
 

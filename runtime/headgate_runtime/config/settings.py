@@ -479,8 +479,16 @@ KEYS: dict[str, Key] = {
     "headgate.spark.slots": Key(
         parsers.number(1),
         "16",
-        "Number of tasks that the Spark which the worker starts can run at the same time. Tasks "
-        "that share a Python worker count as one.",
+        "Number of tasks of this worker that Spark can run at the same time. Tasks that share a "
+        "Python worker count as one. Workers that share a Spark take four times as many together; "
+        "whoever finds no room starts another Spark.",
+        ON_KAFKA,
+    ),
+    "headgate.spark.idle.ms": Key(
+        parsers.number(0),
+        "15000",
+        "How long the Spark that the worker starts waits for another worker after the last one has "
+        "ended. A worker that is started again meanwhile finds it warm.",
         ON_KAFKA,
     ),
     "headgate.spark.driver.timeout.ms": Key(
@@ -492,8 +500,9 @@ KEYS: dict[str, Key] = {
     "headgate.data": Key(
         parsers.text,
         "",
-        "Folder for the logs and scratch files of the Spark that the worker starts. If it is "
-        "empty, a temporary folder is used.",
+        "Folder for the logs and scratch files of the Spark that the worker starts. Workers of one "
+        "machine with the same folder and the same settings of Spark share it. If it is empty, a "
+        "temporary folder of the user is used.",
         ON_KAFKA,
     ),
 }

@@ -5,8 +5,11 @@ Three cases: a Spark Connect server of our own (``[spark] master``), one that ru
 (``remote``), whose slots are counted before anything starts, and that of the `headgate up` we join.
 """
 
+import contextlib
 import importlib.metadata
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,19 +21,22 @@ from headgate.errors import MissingExtraError
 from headgate.topics.config_events import Config
 from headgate_runtime.command.errors import EXIT_FAILED, UpError
 from headgate_runtime.command.extras import require
-from headgate_runtime.config.private_files import write_private
+from headgate_runtime.config.private_files import private_opener, write_private
 from headgate_runtime.spark.launcher import HOST, OUTAGE_FILE, START_TIMEOUT
 from headgate_runtime.spark.settings import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.tasks.process_restarts import Restarts
 
 if TYPE_CHECKING:
-    from headgate_spark.server import SparkServer
+    from headgate_spark.server import Endpoint, SparkServer
 
 ADDRESS_FILE = "spark.json"
 RUNNER = "spark"
 EMBEDDED = "headgate_embedded"
 PRELOAD = ("headgate_runtime.tasks.main",)
 """What every task imports: loaded once by the process that forks them."""
+
+WARM_UP_S = 120.0
+"""How long the first job may take. A driver that is gone ends it."""
 
 Warn = Callable[[str], None]
 Marked = Callable[[str, str], None]
@@ -78,6 +84,8 @@ class SparkService:
         where: str = "[spark] master",
         host_setting: str = "[spark] host",
         tasks_per_process: int = 1,
+        endpoint: "Endpoint | None" = None,
+        warms_up: bool = False,
     ) -> None:
         """
         Args:
@@ -86,6 +94,8 @@ class SparkService:
             where: how the user names the setting of the master.
             host_setting: how the user names the setting of this machine's address.
             tasks_per_process: how many tasks share a slot.
+            endpoint: where a Spark of our own listens; None: it finds a place.
+            warms_up: run a job as soon as a Spark of our own is up, for tasks that come later.
         """
         self._pipeline = pipeline
         self._adapter = adapter
@@ -93,6 +103,8 @@ class SparkService:
         self._host_setting = host_setting
         self._join = join
         self._tasks_per_process = tasks_per_process
+        self._endpoint = endpoint
+        self._warms_up = warms_up
         self._warn = warn
         self._marked = marked
         self._address: str | None = None
@@ -125,8 +137,8 @@ class SparkService:
             require("pyspark")
         except MissingExtraError as error:
             raise UpError(f'{error} (the runner is spark; "process" needs nothing more)') from None
-        _check_installed()
-        self._host = self._own_address()
+        check_installed()
+        self._host = own_address(self._pipeline.spark, self._host_setting)
         if self._join:
             self._address = _joined_address(self._pipeline.data)
         elif self._pipeline.spark.remote is not None:
@@ -152,18 +164,6 @@ class SparkService:
 
         outage = self._folder.absolute() / sessions.OUTAGE_FILE
         return {**reached, START_TIMEOUT: f"{START_TIMEOUT_S:g}", OUTAGE_FILE: str(outage)}
-
-    def _own_address(self) -> str:
-        """Raises UpError: it is not known how executors reach this machine."""
-        from headgate_spark.hosts import HostError, address_for
-
-        spark = self._pipeline.spark
-        try:
-            return address_for(
-                spark.remote or spark.master or DEFAULT_MASTER, spark.host, self._host_setting
-            )
-        except HostError as error:
-            raise UpError(str(error)) from None
 
     def tick(self) -> None:
         """Notice that our Spark has died; start it again.
@@ -236,6 +236,7 @@ class SparkService:
                 preload=(*PRELOAD, self._adapter),
                 host=self._host,
                 driver_timeout_s=spark.driver_timeout_ms / 1000,
+                endpoint=self._endpoint,
             )
         except SlotsError as error:
             raise UpError(f"{self._where}: {error}") from None
@@ -246,6 +247,7 @@ class SparkService:
             f"what tasks there print: {self._server.log_file}"
         )
         try:
+            self._server.wait_free()
             self._server.launch()
         except ServerError as error:  # there is no Java to start it with
             raise UpError(str(error)) from None
@@ -272,6 +274,20 @@ class SparkService:
                 f"Spark is up at {shown_remote(server.address)} "
                 f"after {self._started_at - begun:.1f} s{_pages(server)}"
             )
+        if self._warms_up:
+            threading.Thread(target=self._warm_up, args=(server,), daemon=True).start()
+
+    def _warm_up(self, server: "SparkServer") -> None:
+        """What goes wrong here goes wrong for tasks, too, which tell it."""
+        command = [sys.executable, "-P", "-m", "headgate_spark.warm_up"]
+        with open(server.log_file, "ab", opener=private_opener) as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=self._folder
+            )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(server.address.encode() + b"\n", WARM_UP_S)
+        process.kill()
+        process.wait()
 
     def _ended(self, now: float, code: int) -> None:
         from headgate_spark.server import EXECUTORS_LOST
@@ -324,7 +340,17 @@ class SparkService:
             raise UpError(str(error)) from None
 
 
-def _check_installed() -> None:
+def own_address(spark: SparkSettings, setting: str) -> str:
+    """Raises UpError: it is not known how executors reach this machine."""
+    from headgate_spark.hosts import HostError, address_for
+
+    try:
+        return address_for(spark.remote or spark.master or DEFAULT_MASTER, spark.host, setting)
+    except HostError as error:
+        raise UpError(str(error)) from None
+
+
+def check_installed() -> None:
     """Raises UpError: pyspark is too old."""
     from headgate_spark.check import check_version
     from headgate_spark.slots import SlotsError

@@ -44,6 +44,9 @@ class HeadgateWorker:
             **properties,
         }
         del self.properties["plugin.discovery"]
+        if self.properties["headgate.task.runner"] == "spark":  # no test shares that of another
+            own = {"headgate.data": str(folder / "data"), "headgate.spark.idle.ms": "0"}
+            self.properties = {**own, **self.properties}
         self._process: Guarded | None = None
 
     @classmethod

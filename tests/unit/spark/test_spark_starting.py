@@ -5,14 +5,13 @@ import queue
 import socket
 import sys
 import threading
-import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.spark.starting import LISTENS_WHEN_TOLD, until
 
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.command.worker import CommandError, SparkWatch
@@ -29,21 +28,6 @@ from headgate_spark.sessions import (
 )
 
 ROOT = Path(__file__).parents[3]
-LISTENS_WHEN_TOLD = """
-import pathlib, socket, sys, time
-while not pathlib.Path(sys.argv[1]).exists():
-    time.sleep(0.02)
-listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
-while True:
-    listener.accept()
-"""
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to pass within 20 s"
-        time.sleep(0.02)
 
 
 def test_a_wait_ends_when_the_server_listens() -> None:

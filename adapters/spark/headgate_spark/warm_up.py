@@ -1,0 +1,33 @@
+"""The first job of a Spark, so that the first task does not wait for what it loads.
+
+``python -m headgate_spark.warm_up``, with the address of the server as a line of stdin: it has a
+token, and arguments can be read by all users of the machine. A process of its own, because Spark's
+client takes 150 MiB that nobody needs later.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from headgate_spark.sessions import Sessions
+from headgate_spark.skin import on_executors
+
+
+def nothing(batches: Iterator[Any]) -> Iterator[Any]:
+    """What is run: it makes the executor start the process that forks tasks."""
+    yield from batches
+
+
+def warm_up(remote: str) -> None:
+    """Run a job of one empty task in the session that tasks share. Raises what Spark's client
+    raises."""
+    sessions = Sessions(remote, shared=True)
+    try:
+        session = sessions.get()
+        session.range(0, 1, 1, 1).mapInArrow(on_executors(nothing), "id long").collect()
+    finally:
+        sessions.close()
+
+
+if __name__ == "__main__":
+    warm_up(sys.stdin.readline().strip())
