@@ -194,10 +194,14 @@ def _settings(cache: Path, repository: str | None) -> str:
 
 
 def _module(jars: Sequence[Jar]) -> str:
+    # Ivy knows a module once, with all its files.
+    modules: dict[tuple[str, str, str], list[Jar]] = {}
+    for jar in jars:
+        modules.setdefault((jar.group, jar.artifact, jar.version), []).append(jar)
     dependencies = "".join(
-        f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)}"
-        f' rev={quoteattr(jar.version)} transitive="false">{_archive(jar)}</dependency>'
-        for jar in jars
+        f"<dependency org={quoteattr(group)} name={quoteattr(artifact)}"
+        f' rev={quoteattr(version)} transitive="false">{_archives(files)}</dependency>'
+        for (group, artifact, version), files in modules.items()
     )
     return (
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
@@ -207,14 +211,18 @@ def _module(jars: Sequence[Jar]) -> str:
     )
 
 
-def _archive(jar: Jar) -> str:
-    if jar.ending is None:
+def _archives(files: Sequence[Jar]) -> str:
+    """Which files of a module are wanted; empty: its jar."""
+    if all(jar.ending is None for jar in files):
         return ""
-    ending, classifier = quoteattr(jar.ending), quoteattr(jar.classifier or "")
-    return (
-        f"<artifact name={quoteattr(jar.artifact)} type={ending} ext={ending} "
-        f"m:classifier={classifier}/>"
-    )
+    found = ""
+    for jar in files:
+        ending = quoteattr(jar.ending or "jar")
+        classifier = f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else ""
+        found += (
+            f"<artifact name={quoteattr(jar.artifact)} type={ending} ext={ending}{classifier}/>"
+        )
+    return found
 
 
 def main(lists: Sequence[Path] = (KAFKA, COMPILER, AVRO)) -> int:

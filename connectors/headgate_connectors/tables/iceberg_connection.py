@@ -17,6 +17,7 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
 from headgate.connector.api import RetriableError
 from headgate.connector.secret_keys import looks_secret, without_secrets
 from headgate_connectors.tables.iceberg_catalog import CATALOG, PASSWORD, is_sql
+from headgate_connectors.tables.iceberg_rest import with_time_outs
 
 _CONNECT_TIMEOUT_S: Final = "10"
 _LIBPQ: Final = ("psycopg", "psycopg2")
@@ -144,7 +145,7 @@ def _loaded(properties: Mapping[str, str]) -> Catalog:
     own = {key: text for key, text in properties.items() if key not in ("name", PASSWORD)}
     name = properties.get("name", "default")
     if not is_sql(properties):
-        return load_catalog(name, **own)
+        return load_catalog(name, **with_time_outs(name, own))
     from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
     if "uri" in own and not own["uri"].startswith("sqlite"):

@@ -6,7 +6,8 @@ transaction. That alone guards nothing: pyiceberg by default tries a commit that
 on the newest snapshot, and a frozen process that wakes up would write its rows once more. So such
 tries are switched off (``commit.retry.num-retries`` = 0 in the metadata that the commit is made
 against). Then a commit is refused unless the table's snapshot is the one whose offsets were
-compared with where the batch begins.
+compared with where the batch begins. A commit that only sets properties would pass, whatever others
+have done: so one that changes no row makes an empty snapshot.
 
 A rollback sets the rows back and leaves the properties. So the id of the last snapshot with rows of
 ours is a property, too: while the table's line of snapshots has it, the rows are there.
@@ -273,8 +274,8 @@ class IcebergTarget:
             if batch.keys:
                 _delete(change, rows, batch.keys)
                 rows = rows.filter(pc.invert(pa.array(batch.deleted, pa.bool_())))
-            if rows.num_rows:
-                change.append(rows)
+            if rows.num_rows or change.table_metadata.current_snapshot_id == before:
+                change.append(rows)  # without a snapshot of its own a late commit is not refused
             made = change.table_metadata.current_snapshot_id
             if made is not None and made != before:
                 ends[self._snapshot_key] = str(made)

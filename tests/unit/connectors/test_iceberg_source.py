@@ -569,3 +569,16 @@ def test_a_column_that_only_its_partition_has_is_told(tmp_path: Path) -> None:
     file.write_bytes(data[:-footer] + bytes(size - len(data)) + data[-footer:])
     (skipped,) = drain(task(tmp_path)).skipped
     assert "it has no column p: only its partition has the value" in skipped.reason
+
+
+def test_a_snapshot_without_files_is_passed_over(tmp_path: Path) -> None:
+    """IcebergSink makes one where a batch changes no row."""
+    rows = pa.table({"n": pa.array([1], pa.int64())})
+    written = made(tmp_path, rows.schema)
+    written.append(rows)
+    source = task(tmp_path)
+    read = drain(source)
+    written.append(rows.slice(0, 0))
+    assert drain(source, read).column("n") == [1]
+    written.append(rows)
+    assert drain(source, read).column("n") == [1, 1]

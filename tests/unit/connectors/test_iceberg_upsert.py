@@ -179,3 +179,18 @@ def test_a_key_that_cannot_be_compared_is_refused(tmp_path: Path) -> None:
 def test_an_upsert_without_a_key_is_refused() -> None:
     config = {"table": "a.b", "catalog.type": "sql", "write.mode": "upsert"}
     assert "expected the columns of the key" in IcebergSink.validate(config)["key.columns"][0]
+
+
+def test_a_zombie_that_deletes_nothing_does_not_set_the_offsets_back(tmp_path: Path) -> None:
+    """Its commit makes no snapshot by itself. The owner would read rows again that are there."""
+    task(tmp_path, rotate_records=1).put([row(0, {"id": 1, "text": "a"})])
+    late, owner = task(tmp_path, rotate_records=1), task(tmp_path, rotate_records=1)
+    late._target.read()
+    late._target.read = lambda: None  # type: ignore[method-assign]
+    for offset in (1, 2):
+        owner.put([row(offset, {"id": offset, "text": "b"})])
+    with pytest.raises(TableError, match="was changed by others during each of 50 commits"):
+        late.put([tombstone(1, {"id": 7})])
+    owner.put([row(3, {"id": 3, "text": "c"})])
+    assert owner.context.seeks == {PLACE: 1}  # type: ignore[attr-defined]
+    assert {each["id"]: each["text"] for each in found(tmp_path)} == {1: "b", 2: "b", 3: "c"}
