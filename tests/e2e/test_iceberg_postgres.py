@@ -89,6 +89,12 @@ class Lake:
         query = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{self.database}'"
         return int(self._server.sql(query))
 
+    def await_no_connection(self) -> None:
+        deadline = time.monotonic() + 20
+        while self.connections():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
 
 @pytest.fixture
 def lake(server: Postgres, tmp_path: Path) -> Iterator[Lake]:
@@ -224,17 +230,16 @@ def test_a_server_that_is_started_anew_costs_a_source_nothing(lake: Lake, server
 
 
 def test_a_source_keeps_one_connection_and_closes_it(lake: Lake) -> None:
-    lake.sink(rotate_records=1).put(rows(0))
-    before = lake.connections()
+    sink = lake.sink(rotate_records=1)
+    sink.put(rows(0))
+    sink.stop()
+    lake.await_no_connection()
     (source,) = tasks_of(IcebergSource, lake.config(topic="t"))
     for _ in range(20):
         source.poll()
-    assert lake.connections() == before + 1
+    assert lake.connections() == 1
     source.stop()
-    deadline = time.monotonic() + 20
-    while lake.connections() != before:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    lake.await_no_connection()
 
 
 def test_a_wrong_password_is_refused_at_once_and_not_shown(lake: Lake) -> None:

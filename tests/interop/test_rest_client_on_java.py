@@ -160,7 +160,7 @@ def test_the_plugins_of_a_java_worker_are_shown(asking: Asking) -> None:
     assert "spec" in {
         each["name"] for each in remote.plugin("org.apache.kafka.connect.transforms.Cast$Value")
     }
-    with pytest.raises(RemoteError, match="headgate plugins --url ADDRESS lists"):
+    with pytest.raises(RemoteError, match=f"headgate plugins --url {asking.java.url} lists"):
         remote.plugin("NoSuch")
     remote.close()
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.utils.config import Config
 from requests import Session
-from requests.adapters import HTTPAdapter
+from requests.adapters import BaseAdapter
 
 TIMEOUTS_S: Final = (10.0, 60.0)
 """Seconds until the server is reached, and between two parts of its answer. A commit that is not
@@ -46,7 +46,7 @@ def _limit(session: Session) -> None:
             adapter.send = partial(_send, adapter)  # type: ignore[method-assign]
 
 
-def _send(adapter: HTTPAdapter, *given: Any, **named: Any) -> Any:
+def _send(adapter: BaseAdapter, *given: Any, **named: Any) -> Any:
     if named.get("timeout") is None:
         named["timeout"] = TIMEOUTS_S
     return type(adapter).send(adapter, *given, **named)

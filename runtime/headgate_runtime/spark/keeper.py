@@ -4,6 +4,7 @@
 starts it again if it ends. Some time after the last worker it ends, and Spark with it.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -104,7 +105,11 @@ class Keeper:
                 return
 
     def _say(self, text: str) -> None:
-        with open(self._place.notes, "a", encoding="utf-8", opener=private_opener) as notes:
+        """What the disk has no room for is not told; Spark goes on."""
+        with (
+            contextlib.suppress(OSError),
+            open(self._place.notes, "a", encoding="utf-8", opener=private_opener) as notes,
+        ):
             notes.write(text.replace("\n", "\n\t") + "\n")
 
 
