@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from support.commands.processes import Process, processes
+from support.commands.processes import Process, descendants, processes
 from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
 from support.kafka.broker import Found
 from support.spark.java_gate import JavaGate
@@ -21,6 +21,7 @@ from headgate_spark.sessions import Sessions, listens
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 KEEPER = "headgate_runtime.spark.keeper"
+WARM_UP = "headgate_spark.warm_up"
 
 
 @pytest.fixture
@@ -56,8 +57,11 @@ def make(tmp_path: Path) -> Iterator[Callable[[], tuple[SharedSpark, list[str]]]
         spark.close()
 
 
-def keepers(folder: Path) -> list[Process]:
-    return [one for one in processes() if KEEPER in one.command and str(folder) in one.command]
+def below(folder: Path, what: str) -> list[Process]:
+    """Processes with `what` in their commands: the keeper of the folder, and those below it."""
+    found = [one for one in processes() if KEEPER in one.command and str(folder) in one.command]
+    found += [one for keeper in found for one in descendants(keeper.pid)]
+    return [one for one in found if what in one.command]
 
 
 def wait(what: str, holds: Callable[[], bool], seconds: float = 120) -> None:
@@ -81,10 +85,16 @@ def test_spark_outlives_its_keeper_and_its_first_worker_and_ends_with_the_last(
         return any(what in line for line in heard)
 
     wait("Spark", lambda: told("Spark is up at "))
+    wait("a first job", lambda: bool(below(tmp_path, WARM_UP)))
+    wait("its end", lambda: not below(tmp_path, WARM_UP))
+    second.tick()
+    assert not any("first job" in line for line in heard), heard
+    assert "Traceback" not in (tmp_path / "data" / "spark" / "spark.log").read_text()
+    assert below(tmp_path, "headgate_spark.daemon"), "what forks tasks was not started by it"
     sessions = Sessions(known["remote"], shared=True)
     assert sessions.get().range(3).count() == 3
     sessions.close()
-    (keeper,) = keepers(tmp_path)
+    (keeper,) = below(tmp_path, KEEPER)
     os.kill(keeper.pid, signal.SIGKILL)
     heard.clear()
     wait("another keeper", lambda: told("had ended, and is started again"))
@@ -99,7 +109,7 @@ def test_spark_outlives_its_keeper_and_its_first_worker_and_ends_with_the_last(
     assert listens("127.0.0.1", port), "it ended with its first worker"
     second.close()
     wait("the end of Spark", lambda: not listens("127.0.0.1", port))
-    wait("the end of its keeper", lambda: not keepers(tmp_path))
+    wait("the end of its keeper", lambda: not below(tmp_path, KEEPER))
 
 
 def running(worker: HeadgateWorker, connector: str, tasks: int) -> bool:

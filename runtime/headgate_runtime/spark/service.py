@@ -278,7 +278,7 @@ class SparkService:
             threading.Thread(target=self._warm_up, args=(server,), daemon=True).start()
 
     def _warm_up(self, server: "SparkServer") -> None:
-        """What goes wrong here goes wrong for tasks, too, which tell it."""
+        """Run a first job. What keeps it from running keeps tasks from it, too."""
         command = [sys.executable, "-P", "-m", "headgate_spark.warm_up"]
         with open(server.log_file, "ab", opener=private_opener) as log:
             process = subprocess.Popen(
@@ -287,7 +287,8 @@ class SparkService:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(server.address.encode() + b"\n", WARM_UP_S)
         process.kill()
-        process.wait()
+        if process.wait() and not self._closed and server.poll() is None:
+            self._warn(f"the first job on Spark failed; see {server.log_file}")
 
     def _ended(self, now: float, code: int) -> None:
         from headgate_spark.server import EXECUTORS_LOST
