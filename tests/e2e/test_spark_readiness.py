@@ -13,7 +13,7 @@ from support.commands.pipelines import HEADGATE, Up
 from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
 from support.kafka.broker import Found
 from support.spark.java_gate import JavaGate
-from support.spark.lake import SETTINGS, until
+from support.spark.lake import SETTINGS, create_lines, running, until
 from support.spark.shared import TESTS
 
 pytestmark = pytest.mark.slow
@@ -146,18 +146,10 @@ def test_a_worker_on_kafka_is_ready_before_sparks_jvm_begins(
     table = {"connector.class": "DeltaSink", "topics": kafka_name, "path": str(tmp_path / "table")}
     assert worker.rest.create(sink, table).status == 201
     until("a task that needs no Spark", lambda: running(worker, sink), worker)
-    lines = tmp_path / "in.txt"
-    lines.write_text("one\n")
-    config = {"connector.class": "FileStreamSource", "file": str(lines), "topic": kafka_name}
-    assert worker.rest.create(source, config).status == 201
+    create_lines(worker, source, tmp_path / "in.txt", kafka_name)
     assert not running(worker, source)
     assert "Spark is up" not in worker.log.read_text()
     assert not gate.is_open
     gate.open()
     until("the task on Spark", lambda: running(worker, source), worker)
     assert gate.asked == 1
-
-
-def running(worker: HeadgateWorker, connector: str) -> bool:
-    tasks = worker.rest.get(f"/connectors/{connector}/status").body.get("tasks", [])
-    return [task["state"] for task in tasks] == ["RUNNING"]

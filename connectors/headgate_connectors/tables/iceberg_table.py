@@ -247,17 +247,18 @@ class IcebergTarget:
     def _create(self, columns: Any) -> None:
         self._catalog.ensure_namespace(self._name.rpartition(".")[0])
         catalog, properties = self._catalog.catalog, {RETRIES: "0"}
-        if not self._partition_by:
-            with suppress(TableAlreadyExistsError):  # another task may be faster
+        with suppress(TableAlreadyExistsError):  # another task may be faster
+            if not self._partition_by:
                 catalog.create_table(self._name, schema=columns, properties=properties)
-            return
-        change = catalog.create_table_transaction(self._name, schema=columns, properties=properties)
-        try:
-            add_partitions(change, self._partition_by)
-        except ValueError as error:
-            text = f"partition.by = {described(self._partition_by)}: {error}"
-            raise TableError(f"table {self._name} was not made: {text}") from error
-        with suppress(TableAlreadyExistsError):
+                return
+            change = catalog.create_table_transaction(
+                self._name, schema=columns, properties=properties
+            )
+            try:
+                add_partitions(change, self._partition_by)
+            except ValueError as error:
+                text = f"partition.by = {described(self._partition_by)}: {error}"
+                raise TableError(f"table {self._name} was not made: {text}") from error
             change.commit_transaction()
 
     def _write(self, table: Table, batch: Batch) -> None:

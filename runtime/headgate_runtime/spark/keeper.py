@@ -82,7 +82,10 @@ class Keeper:
             service.start([shared.made["slots"]] * ROOM)
             self._watch(service, Idleness(shared.made["idle_s"]))
         except UpError as error:
-            self._place.tell_state(State(FAILED, str(error), error.exit_code))
+            if self._place.was_up():  # it may be up again: workers have another keeper started
+                self._say(f"Spark could not be started again: {error}")
+            else:
+                self._place.tell_state(State(FAILED, str(error), error.exit_code))
         finally:
             service.close()
 
@@ -91,6 +94,8 @@ class Keeper:
         touched = time.monotonic()
         while not self._stopped.wait(LOOK_S):
             service.tick()
+            if service.was_up and not self._place.was_up():
+                self._place.tell_up()
             if time.monotonic() - touched >= TOUCH_S:
                 self._places.touch(self._place)
                 touched = time.monotonic()

@@ -9,6 +9,7 @@ anything holds the door. Locks are the kernel's, so they end with the process th
   for, and how long the Spark is to wait for another worker after it.
 - ``shared/spark.json``: where Spark listens, its token, and what it was asked to be.
 - ``shared/state.json``: why no worker may join any more, if so.
+- ``shared/up``: is there if Spark was up once.
 - ``shared/notes``: what the keeper has to say; each worker tells it.
 """
 
@@ -116,6 +117,14 @@ class Place:
         text = json.dumps({"kind": state.kind, "text": state.text, "code": state.code})
         _replace(self._folder / "state.json", text)
 
+    def was_up(self) -> bool:
+        """Whether Spark was up once, whoever kept it then."""
+        return (self._folder / "up").exists()
+
+    def tell_up(self) -> None:
+        """The keeper says that Spark is up."""
+        (self._folder / "up").touch(0o600)
+
     def users(self) -> list[tuple[int, float]]:
         """Slots and idle seconds of each worker that lives. Traces of others are removed."""
         found = []
@@ -138,7 +147,7 @@ class Place:
         make_private_folder(self.path)
         make_private_folder(self._folder)
         make_private_folder(self._folder / "users")
-        for name in ("state.json", "notes", "keeper.log"):
+        for name in ("state.json", "up", "notes", "keeper.log"):
             (self._folder / name).unlink(missing_ok=True)
         text = json.dumps({"asked": shared.asked, "made": shared.made, "slots": shared.slots})
         _replace(self._folder / "spark.json", text)

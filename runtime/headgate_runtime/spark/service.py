@@ -1,5 +1,5 @@
-"""The one Spark that all workers of ``headgate up`` share, so that a worker that is killed costs no
-start of a JVM; or that of one ``headgate worker``.
+"""Starts a Spark, watches it and starts it again: for all workers of a ``headgate up``, and for the
+process that keeps it for each ``headgate worker`` of a machine.
 
 Three cases: a Spark Connect server of our own (``[spark] master``), one that runs elsewhere
 (``remote``), whose slots are counted before anything starts, and that of the `headgate up` we join.
@@ -62,7 +62,7 @@ class Wanted(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpark:
-    """`Wanted` of a single worker."""
+    """`Wanted` of workers that no pipeline file tells of."""
 
     runner: str
     data: Path
@@ -327,6 +327,11 @@ class SparkService:
     @property
     def given_up(self) -> bool:
         return self._given_up
+
+    @property
+    def was_up(self) -> bool:
+        """Whether a Spark of our own has listened once."""
+        return self._started_at > 0
 
     # -- a Spark of others --
 

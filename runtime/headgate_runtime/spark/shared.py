@@ -27,7 +27,7 @@ from headgate_runtime.config.private_files import (
     private_opener,
 )
 from headgate_runtime.spark.launcher import HOST, OUTAGE_FILE, START_TIMEOUT
-from headgate_runtime.spark.places import FAILED, GIVEN_UP, Joined, Place, Places, Shared
+from headgate_runtime.spark.places import FAILED, Joined, Place, Places, Shared
 from headgate_runtime.spark.service import check_installed, own_address, shown_remote
 from headgate_runtime.spark.settings import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.tasks.process_restarts import Restarts
@@ -96,6 +96,8 @@ class SharedSpark:
         """Keepers that this process has started."""
         self._restarts = Restarts()
         self._kept_since = 0.0
+        self._revive_at = 0.0
+        """No other keeper is started before. Another worker may do so."""
         self._given_up = False
 
     def start(self) -> None:
@@ -178,8 +180,7 @@ class SharedSpark:
         state = self._joined.place.state()
         if state.kind == FAILED:
             raise UpError(state.text, state.code)
-        if state.kind == GIVEN_UP:
-            self._given_up = True
+        if time.monotonic() < self._revive_at:
             return
         try:
             revived = self._places.revive(self._joined)
@@ -261,12 +262,14 @@ class SharedSpark:
         now = time.monotonic()
         lived, self._kept_since = now - self._kept_since, now
         log = self._joined.place.keeper_log
-        if self._restarts.ended(answered=True, lived_s=lived) is None:
+        pause = self._restarts.ended(answered=True, lived_s=lived)
+        if pause is None:
             self._give_up(
                 f"the process that keeps Spark ends again and again: {self._restarts.why()}; "
                 f"see {log}"
             )
             return
+        self._revive_at = now + pause
         self._warn(f"the process that keeps Spark had ended, and is started again (log: {log})")
 
     def _give_up(self, why: str) -> None:

@@ -41,6 +41,19 @@ def until(
     return found
 
 
+def running(worker: HeadgateWorker, connector: str) -> bool:
+    """Whether its only task runs."""
+    tasks = worker.rest.get(f"/connectors/{connector}/status").body.get("tasks", [])
+    return [task["state"] for task in tasks] == ["RUNNING"]
+
+
+def create_lines(worker: HeadgateWorker, connector: str, file: Path, topic: str) -> None:
+    """A source of the lines of a file, which is made with one."""
+    file.write_text("one\n")
+    config = {"connector.class": "FileStreamSource", "file": str(file), "topic": topic}
+    assert worker.rest.create(connector, config).status == 201
+
+
 def place(file: Path) -> list[int]:
     """Partition, start and number, of a published file of any era."""
     return [int(number) for number in file.stem.partition(".")[0].split("-")[-3:]]

@@ -224,17 +224,25 @@ def test_what_another_task_commits_while_a_file_is_claimed_is_seen(
     assert values(read(one)) == []
 
 
-def test_a_claim_outlasts_the_name_until_what_was_read_is_committed(tmp_path: Path) -> None:
-    """The file of one task was elsewhere while the file of another one got its name."""
-    folder, aside, offsets = tmp_path / "in", tmp_path / "aside", Offsets()
-    folder.mkdir()
-    first, second = folder / of_task(0), folder / of_task(1)
-    one, two = (run(folder, offsets, task, tasks_max="2") for task in range(2))
+def with_one_not_committed(
+    first: Path, second: Path, offsets: Offsets
+) -> tuple[Run, Run, list[SourceItem]]:
+    """Two tasks that have read a file each, and what the first has not committed."""
+    first.parent.mkdir()
+    one, two = (run(first.parent, offsets, task, tasks_max="2") for task in range(2))
     first.write_text("1\n2\n")
     second.write_text("3\n")
     assert values(read(two)) == ["3"]
     pending = one.poll() or []
     assert values(pending) == ["1", "2"]
+    return one, two, pending
+
+
+def test_a_claim_outlasts_the_name_until_what_was_read_is_committed(tmp_path: Path) -> None:
+    """The file of one task was elsewhere while the file of another one got its name."""
+    aside, offsets = tmp_path / "aside", Offsets()
+    first, second = (tmp_path / "in" / of_task(task) for task in range(2))
+    one, two, pending = with_one_not_committed(first, second, offsets)
     first.rename(aside)
     second.rename(first)
     for _ in range(2):
@@ -253,14 +261,9 @@ def test_a_claim_of_a_file_that_went_away_ends_when_what_was_read_is_committed(
     tmp_path: Path,
 ) -> None:
     """A new file may get its inode, and would wait for ever."""
-    folder, offsets = tmp_path / "in", Offsets()
-    folder.mkdir()
-    first, second = folder / of_task(0), folder / of_task(1)
-    one, two = (run(folder, offsets, task, tasks_max="2") for task in range(2))
-    first.write_text("1\n2\n")
-    second.write_text("3\n")
-    assert values(read(two)) == ["3"]
-    pending = one.poll() or []
+    offsets = Offsets()
+    first, second = (tmp_path / "in" / of_task(task) for task in range(2))
+    one, _, pending = with_one_not_committed(first, second, offsets)
     first.rename(tmp_path / "aside")
     second.rename(first)
     assert not one.poll()

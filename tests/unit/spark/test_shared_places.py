@@ -281,12 +281,14 @@ def test_a_spark_that_does_not_start_is_not_joined(world: World, kind: str) -> N
 def test_a_place_is_used_again_with_nothing_of_the_one_before(world: World) -> None:
     worker = world.join()
     worker.place.notes.write_text("old\n")
+    worker.place.tell_up()
     worker.place.tell_state(State(FAILED, "why", 1))
     world.kill_keeper(world.keepers[0])
     world.leave(worker)
     again = world.join(OTHER)
     assert again.started and again.place == worker.place and not again.others
     assert not again.place.notes.exists() and not again.place.state().kind
+    assert not again.place.was_up()
 
 
 def test_a_keeper_that_cannot_be_started_leaves_no_user(world: World) -> None:

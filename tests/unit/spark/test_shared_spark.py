@@ -163,11 +163,39 @@ def test_a_keeper_that_ended_is_started_again_at_the_same_address(
     assert any("the process that keeps Spark had ended, and is started again" in x for x in said)
 
 
+def test_a_spark_that_was_up_and_does_not_start_is_tried_again(
+    make: Make, keepers: Threads, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its keeper was killed, and the port is not free yet, say. No worker ends by that."""
+    monkeypatch.setattr("headgate_runtime.tasks.process_restarts.LONGEST_PAUSE_S", 0.0)
+    (tmp_path / "go").touch()
+    spark, said = make()
+
+    def told(what: str) -> bool:
+        spark.tick()
+        return any(what in line for line in said)
+
+    until(lambda: told("Spark is up at"))
+    assert spark._joined is not None
+    until(spark._joined.place.was_up)
+    with monkeypatch.context() as failing:
+        failing.setattr(SparkServer, "_command", lambda _self: ["sh", "-c", "exit 3"])
+        keepers.end()
+        until(lambda: told("Spark could not be started again: Spark ended with code 3"))
+    said.clear()
+    until(lambda: told("Spark is up at"))
+
+
 def test_a_keeper_that_never_stays_is_given_up(
     make: Make, keepers: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SharedSpark, "_spawn", lambda *_given: None)
     spark, said = make()
+    for _ in range(20):
+        spark.tick()
+    assert len(said) == 1, "it did not wait before the second try"
+    monkeypatch.setattr("headgate_runtime.tasks.process_restarts.LONGEST_PAUSE_S", 0.0)
+    spark._revive_at = 0.0
     for _ in range(100):
         spark.tick()
     assert said[-1].startswith("Spark is given up: the process that keeps Spark ends again and")
