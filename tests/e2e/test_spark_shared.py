@@ -139,7 +139,7 @@ def test_a_worker_joins_and_comes_back_to_a_warm_spark_and_survives_the_one_that
 
     until("the tasks", lambda: all_run(first), first)
     assert gate.asked == 1
-    assert "shares the Spark at sc://localhost:" in second.log.read_text()
+    assert "uses the Spark that already runs at sc://localhost:" in second.log.read_text()
     second.kill()
     second.start()
     until("the tasks again", lambda: all_run(second), second)

@@ -148,7 +148,7 @@ class SharedSpark:
             self._told = _size(joined.place.notes)
             pages = joined.shared.made.get("ui")
             self._warn(
-                f"this worker shares the Spark at {shown_remote(self._address())} with others; "
+                f"this worker uses the Spark that already runs at {shown_remote(self._address())}; "
                 f"its log: {joined.place.path / 'spark' / 'spark.log'}"
                 + (f"; its pages: {pages}" if pages else "")
             )

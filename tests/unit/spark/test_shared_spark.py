@@ -96,7 +96,9 @@ def test_two_workers_use_one_spark_and_are_told(make: Make, tmp_path: Path) -> N
     second, heard = make()
     assert first.worker_settings() == second.worker_settings()
     assert first.worker_settings()["remote"].startswith("sc://localhost:")
-    assert "token=..." in heard[0] and heard[0].startswith("this worker shares the Spark at sc://")
+    assert "token=..." in heard[0] and heard[0].startswith(
+        "this worker uses the Spark that already runs at sc://"
+    )
     assert str(tmp_path / "data" / "spark" / "spark.log") in heard[0]
     (tmp_path / "go").touch()
 
