@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 from support.commands.pipelines import Up
 from support.commands.processes import hurt, seldom_hurt
 from support.files.small_disk import FILLER, is_about_space, leave_free, small_file_system
@@ -240,6 +241,51 @@ def test_text_formats_keep_microseconds_and_spaces(
         assert json.loads(text.splitlines()[0])["text"] == ' "q",\n'
     else:
         assert '" ""q"",\n"' in text and text.startswith("id,price,at,local,text\n")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("parquet", {}),
+        ("orc", {}),
+        ("csv", {"compression": "gzip"}),
+        ("json", {}),
+        ("text", {"compression": "bzip2"}),
+        ("xml", {"rowTag": "row"}),
+    ],
+)
+def test_files_that_spark_wrote_are_replaced_if_they_are_to_be(
+    task: Callable[..., SparkSinkTask],
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+    kind: str,
+    options: Mapping[str, str],
+) -> None:
+    root = tmp_path / "out"
+    given = {f"option_{name}": text for name, text in options.items()}
+    session = SparkSession.builder.remote(spark_server.address).create()
+    try:
+        old = session.sql("SELECT 'old' AS name, 'a' AS kind UNION SELECT 'older', 'b'")
+        writer = old.write.format(kind).options(**options).partitionBy("kind")
+        writer.save(f"file://{root}")
+        reader = session.read.format(kind).options(**options).schema("name STRING, kind STRING")
+
+        def names() -> list[str]:
+            rows = reader.load(f"file://{root}").collect()
+            return sorted(row["name"] for row in rows if row["name"] != "name")
+
+        assert names() == ["old", "older"]
+        with pytest.raises(TableError, match="has files that are not of this sink: kind=a/part-"):
+            task(format=kind, partition_by="kind", write_mode="error", **given)
+        subject = task(format=kind, partition_by="kind", write_mode="overwrite", **given)
+        assert names() == ["old", "older"]
+        subject.put(records({"name": pa.array(["new"]), "kind": pa.array(["b"])}))
+        subject.put(records({"name": pa.array(["newer"]), "kind": pa.array(["c"])}, start=1))
+        subject.stop()
+        assert names() == ["new", "newer"]
+    finally:
+        session.stop()
 
 
 PRICES = {

@@ -9,7 +9,9 @@ A batch commits by the exclusive creation of the next commit, which names the of
 for each topic-partition. Before that the offsets of the commits so far are compared with those that
 the batch begins at. So of two processes that wrote the same records one commits; the other finds
 that commit and drops its files. Whoever looks at the chain renames staged files of its last commits
-to where readers look. Nothing is overwritten.
+to where readers look. Nothing that was committed is overwritten.
+
+The first commit may name files that were there before: whoever publishes it removes them.
 """
 
 import json
@@ -30,6 +32,8 @@ _NAME: Final = "commit-{:012}.json"
 _TOKEN: Final = re.compile(r"(.+)-(\d+)-(\d*)-[0-9a-f]{32}")
 _SIDE: Final = ("_SUCCESS",)
 """Files that Spark writes beside the data."""
+_SIDE_ANY: Final = re.compile(r"_SUCCESS|_metadata|_common_metadata|\..+\.crc")
+"""Files that Spark, or a library that Spark uses, writes or once wrote beside the data."""
 
 
 class FolderError(Exception):
@@ -46,6 +50,8 @@ class Commit:
     token: str
     columns: str
     """Columns after this commit, as `FolderLog` was given them."""
+    replaced: Sequence[str] = ()
+    """Paths below the target of files that were there before, and are not after this commit."""
 
     def to_json(self) -> bytes:
         plain = {
@@ -54,6 +60,7 @@ class Commit:
             "files": list(self.files),
             "token": self.token,
             "columns": self.columns,
+            "replaced": list(self.replaced),
         }
         return json.dumps(plain, ensure_ascii=False).encode()
 
@@ -70,6 +77,7 @@ class Commit:
                 plain["files"],
                 plain["token"],
                 plain["columns"],
+                plain.get("replaced", ()),  # commits of earlier versions have none
             )
         except (ValueError, KeyError, TypeError) as error:
             raise FolderError(f"{path} is no commit of a batch: {error}") from error
@@ -86,6 +94,43 @@ class FolderLog:
         self.offsets: dict[TopicPartition, int] = {}
         """Offsets that the commits so far have reached."""
         self.columns = ""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a commit was read."""
+        return self._next > 0
+
+    def others(self) -> list[str]:
+        """Paths of the files that are in the folder, besides those with the commits."""
+        found: list[str] = []
+        for folder, folders, names in os.walk(self._root):
+            below = Path(folder).relative_to(self._root)
+            if folder == str(self._root):
+                folders[:] = [name for name in folders if name != FOLDER]
+            links = [name for name in folders if (Path(folder) / name).is_symlink()]
+            found += [str(below / name) for name in [*names, *links]]
+        return sorted(found)
+
+    def replaceable(self, endings: Sequence[str]) -> list[str]:
+        """As `others`, each of which is a file of data, or was written beside one.
+
+        Raises:
+            FolderError: one is of another kind, so that the folder may be no folder of data.
+        """
+        found = self.others()
+        for file in found:
+            path = Path(file)
+            partitions = all("=" in part for part in path.parent.parts)
+            is_data = any(ending in path.suffixes for ending in endings)
+            is_side = _SIDE_ANY.fullmatch(path.name) is not None
+            if not partitions or not (is_data or is_side) or (self._root / path).is_symlink():
+                raise FolderError(
+                    f"write.mode is overwrite, and {self._root / file} is not a file of rows that "
+                    f"it could replace, expected names that end in {' or '.join(endings)}, in the "
+                    "folder or in folders named column=value: move it away, or give the sink a "
+                    "path of its own"
+                )
+        return found
 
     def read(self) -> None:
         """Take in the commits that are new, and publish their files.
@@ -135,8 +180,15 @@ class FolderLog:
             if reached != (int(found[3]) if found[3] else None):
                 self.drop(name)
 
-    def commit(self, offsets: Mapping[TopicPartition, int], token: str, columns: str) -> bool:
-        """Commit what is in the staging folder of `token`. False: another commit came first."""
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        token: str,
+        columns: str,
+        replaced: Sequence[str] = (),
+    ) -> bool:
+        """Commit what is in the staging folder of `token`, in place of the files `replaced`. False:
+        another commit came first."""
         before = self._next
         try:
             files = self._durable(self.staging(token))
@@ -145,7 +197,8 @@ class FolderLog:
             if self._next == before:
                 raise
             return False  # another has committed its rows, and then dropped these files
-        commit = Commit(self._next, self._connector, offsets, files, token, columns)
+        gone = sorted(set(replaced).difference(files))
+        commit = Commit(self._next, self._connector, offsets, files, token, columns, gone)
         if not self._files.create(f"{FOLDER}/{_NAME.format(self._next)}", commit.to_json()):
             return False
         self.read()
@@ -176,6 +229,9 @@ class FolderLog:
         staging = self.staging(commit.token)
         if not staging.exists():
             return  # all of it was published before
+        for file in commit.replaced:
+            # Its folder stays: another process may be publishing a file there.
+            (self._root / file).unlink(missing_ok=True)
         for file in commit.files:
             final = self._root / file
             final.parent.mkdir(parents=True, exist_ok=True)

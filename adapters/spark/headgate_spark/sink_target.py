@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,16 @@ from headgate_spark.sessions import (
     with_cause,
 )
 
-FILE_FORMATS: Final = ("parquet", "orc", "avro", "csv", "json", "text", "xml")
+_ENDINGS: Final[Mapping[str, Sequence[str]]] = {
+    "parquet": (".parquet",),
+    "orc": (".orc",),
+    "avro": (".avro",),
+    "csv": (".csv",),
+    "json": (".json", ".jsonl"),
+    "text": (".txt",),
+    "xml": (".xml",),
+}
+FILE_FORMATS: Final = tuple(_ENDINGS)
 """Formats whose files are staged and committed: exactly once."""
 _MICROS: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _TIMES: Final = {"timestampFormat": f"{_MICROS}XXX", "timestampNTZFormat": _MICROS}
@@ -46,6 +56,21 @@ _SAFE: Final[Mapping[str, Mapping[str, str]]] = {
 _TRIES: Final = 50
 BATCH: Final = "batch"
 """Name under which the setting `sql` sees the rows of a batch."""
+
+
+class WriteMode(StrEnum):
+    """What becomes of files that were in the folder before the sink's first batch.
+
+    Names are those of Spark's `DataFrameWriter.mode`. Its `ignore` is missing on purpose: each
+    record would be lost without a word.
+    """
+
+    APPEND = "append"
+    """Files stay, and those of the batches stand beside them."""
+    OVERWRITE = "overwrite"
+    """Files are replaced by the first batch. Later batches are added to it."""
+    ERROR = "error"
+    """Files are an error, before anything is written."""
 
 
 class SparkWriter:
@@ -248,11 +273,18 @@ class FolderTarget:
     knows_offsets = True
 
     def __init__(
-        self, writer: SparkWriter, root: Path, connector: str, evolution: Evolution
+        self,
+        writer: SparkWriter,
+        root: Path,
+        connector: str,
+        evolution: Evolution,
+        mode: WriteMode = WriteMode.APPEND,
     ) -> None:
         self._writer = writer
+        self._root = root
         self._log = FolderLog(root, connector)
         self._evolution = evolution
+        self._mode = mode
 
     @property
     def columns(self) -> Any:
@@ -271,8 +303,24 @@ class FolderTarget:
     def check_names(self, columns: Any) -> None: ...
 
     def read(self) -> None:
+        # Looked at before the commits: what another task of the sink publishes meanwhile has one.
+        others = self._log.others() if self._is_first(WriteMode.ERROR) else ()
         self._log.read()
+        if self._is_first(WriteMode.OVERWRITE):
+            self._replaceable()  # else it fails only when the first batch is written
+        shown = [file for file in others if not Path(file).name.startswith(("_", "."))]
+        if shown and self._is_first(WriteMode.ERROR):
+            more = f" and {len(shown) - 1} more" if len(shown) > 1 else ""
+            raise TableError(
+                f"write.mode is error, and {self._root} has files that are not of this sink: "
+                f"{shown[0]}{more}. Move them away, or set write.mode = append to write beside "
+                "them, or overwrite to replace them"
+            )
         self._log.drop_leftovers()
+
+    def _is_first(self, mode: WriteMode) -> bool:
+        """Whether `mode` is the sink's, and nothing was committed yet."""
+        return self._mode is mode and not self._log.has_begun
 
     def reached(self, place: TopicPartition) -> int | None:
         return self._log.offsets.get(place)
@@ -298,9 +346,14 @@ class FolderTarget:
                 if rows.num_rows and not self._stage(conform(rows, columns), staging, batch):
                     self._log.drop(token)
                     return False
-            if self._log.commit(batch.ends, token, _text(columns)):
+            # Of several first commits one comes about: it alone replaces what it has found.
+            replaced = self._replaceable() if self._is_first(WriteMode.OVERWRITE) else ()
+            if self._log.commit(batch.ends, token, _text(columns), replaced):
                 return True
         raise TableError(f"others have written to the folder during each of {_TRIES} commits")
+
+    def _replaceable(self) -> Sequence[str]:
+        return self._log.replaceable(_ENDINGS[self._writer.format.lower()])
 
     def _stage(self, rows: Any, staging: Path, batch: Batch) -> bool:
         """Write the files of a batch. False: others have committed its rows meanwhile. They then

@@ -16,7 +16,14 @@ from headgate_connectors.tables.config import define_batches, shared_settings
 from headgate_connectors.tables.sink import TableSettings, TableSinkTask, Target
 from headgate_spark.file_sink import target_folder
 from headgate_spark.sessions import Sessions
-from headgate_spark.sink_target import BATCH, FILE_FORMATS, AnyTarget, FolderTarget, SparkWriter
+from headgate_spark.sink_target import (
+    BATCH,
+    FILE_FORMATS,
+    AnyTarget,
+    FolderTarget,
+    SparkWriter,
+    WriteMode,
+)
 from headgate_spark.source_config import OPTION, absolute, options_of
 
 _REMOTE: Final = "spark.remote"
@@ -33,6 +40,10 @@ CONFIG: Final = define_batches(
     .define("delivery", Type.STRING, _ONCE, one_of(_ONCE, _AT_LEAST), Importance.HIGH,
             "exactly_once for files. Any other format takes at_least_once: a batch may be written "
             "twice after a failure.")
+    .define("write.mode", Type.STRING, WriteMode.APPEND, one_of(*WriteMode), Importance.HIGH,
+            "What becomes of files that are in the folder before the sink's first batch. append "
+            "writes beside them, overwrite replaces them, error fails the task. The sink's own "
+            "files always stay. For formats of files.")
     .define("partition.by", Type.LIST, "", importance=Importance.MEDIUM,
             documentation="Columns by whose values the rows are written to folders of their own.")
     .define("sql", Type.STRING, "", importance=Importance.MEDIUM,
@@ -40,6 +51,15 @@ CONFIG: Final = define_batches(
             + BATCH + ", such as SELECT id, upper(name) AS name FROM " + BATCH + " WHERE id > 0. "
             "What it gives is written. It sees one batch at a time: a count is the batch's alone.")
 )  # fmt: skip
+_OTHER_MODES: Final = {
+    "upsert": "DeltaSink and IcebergSink write by key",
+    "ignore": "where something is there, each record would be lost without a word",
+}
+"""Modes that others have, and why SparkSink has not."""
+_NEEDS_OFFSETS: Final = (
+    f"which needs delivery = {_ONCE}: where no offsets are kept, a task that was frozen could "
+    "replace what its successor has written. Empty the target before the sink is made, and append"
+)
 
 
 class SparkSinkTask(TableSinkTask):
@@ -63,7 +83,11 @@ class SparkSinkTask(TableSinkTask):
         if settings["delivery"] == _AT_LEAST:
             return shared, AnyTarget(writer, path)
         return shared, FolderTarget(
-            writer, target_folder(path), config.get("name", ""), shared.evolution
+            writer,
+            target_folder(path),
+            config.get("name", ""),
+            shared.evolution,
+            WriteMode(settings["write.mode"]),
         )
 
 
@@ -83,8 +107,13 @@ class SparkSink(SinkConnector):
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
         """Errors that one key alone does not show."""
         format, path = config.get("format", "").strip().lower(), config.get("path", "").strip()
+        mode = config.get("write.mode", WriteMode.APPEND)
+        if mode in _OTHER_MODES:
+            return {"write.mode": [f"is {mode}: {_OTHER_MODES[mode]}"]}
         if config.get("delivery", _ONCE) == _AT_LEAST:
-            return {}
+            if mode == WriteMode.APPEND:
+                return {}
+            return {"write.mode": [f"is {mode}, {_NEEDS_OFFSETS}"]}
         if format and format not in FILE_FORMATS:
             text = (
                 f"is {_ONCE}, which {format} cannot be written with, since it keeps no offsets: "

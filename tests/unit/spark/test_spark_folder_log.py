@@ -1,6 +1,8 @@
 """The commits of a folder that SparkSink writes: who was first, and who was killed."""
 
 import json
+import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ import pytest
 from headgate.connector import DataError
 from headgate_connectors.tables.columns import Evolution
 from headgate_connectors.tables.sink import Batch, TableError
+from headgate_spark.files import LocalFiles
 from headgate_spark.folder_log import FolderError
-from headgate_spark.sink_target import FolderTarget
+from headgate_spark.sink_target import FolderTarget, WriteMode
 from headgate_spark.spark_sink import SparkSink
 
 PLACE = ("t", 0)
@@ -21,6 +24,8 @@ PLACE = ("t", 0)
 
 class Writer:
     """Writes as Spark does: files in folders by column, a mark of success, a checksum."""
+
+    format = "parquet"
 
     def __init__(self) -> None:
         self.before_commit: Any = lambda: None
@@ -46,8 +51,13 @@ class Writer:
     def close(self) -> None: ...
 
 
-def target(root: Path, name: str = "sink", evolution: Evolution = Evolution.NONE) -> FolderTarget:
-    made = FolderTarget(Writer(), root, name, evolution)  # type: ignore[arg-type]
+def target(
+    root: Path,
+    name: str = "sink",
+    evolution: Evolution = Evolution.NONE,
+    mode: WriteMode = WriteMode.APPEND,
+) -> FolderTarget:
+    made = FolderTarget(Writer(), root, name, evolution, mode)  # type: ignore[arg-type]
     made.read()
     return made
 
@@ -193,6 +203,224 @@ def test_a_folder_that_is_not_as_it_was_is_told(tmp_path: Path) -> None:
     first.write_text(json.dumps({**json.loads(text), "offsets": 5}))
     with pytest.raises(FolderError, match="is no commit of a batch"):
         target(tmp_path)
+
+
+# -- what was there before --
+
+
+def some_file(root: Path, name: str, *rows: int) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"n": pa.array(rows, pa.int64())}), path)
+
+
+def old_files(root: Path) -> None:
+    """As Spark leaves them."""
+    some_file(root, "part-0-old.snappy.parquet", 100)
+    some_file(root, "odd=1/part-1-old.parquet", 101, 102)
+    for name in ("_SUCCESS", "._SUCCESS.crc", "odd=1/.part-1-old.parquet.crc"):
+        (root / name).touch()
+
+
+def test_an_append_leaves_what_was_there(tmp_path: Path) -> None:
+    old_files(tmp_path)
+    target(tmp_path).commit(batch(None, [0, 1]))
+    assert numbers(tmp_path) == [0, 1, 100, 101, 102]
+
+
+def test_an_overwrite_replaces_what_was_there_once(tmp_path: Path) -> None:
+    """The files stay until there is a batch. What came after that is nobody's to remove."""
+    old_files(tmp_path)
+    subject = target(tmp_path, mode=WriteMode.OVERWRITE)
+    assert numbers(tmp_path) == [100, 101, 102]
+    subject.commit(batch(None, [0, 1]))
+    assert numbers(tmp_path) == [0, 1]
+    assert not (tmp_path / "_SUCCESS").exists()
+    some_file(tmp_path, "later.parquet", 200)
+    target(tmp_path, mode=WriteMode.OVERWRITE).commit(batch(2, [2]))
+    assert numbers(tmp_path) == [0, 1, 2, 200]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "notes.txt",
+        "part-0.orc",
+        "parquet",
+        ".hidden",
+        "sub/part-0.parquet",
+        "_delta_log/00.json",
+        "_delta_log/00.parquet",
+    ],
+)
+def test_an_overwrite_removes_nothing_but_files_of_rows(tmp_path: Path, name: str) -> None:
+    old_files(tmp_path)
+    subject = target(tmp_path, mode=WriteMode.OVERWRITE)
+    some_file(tmp_path, name, 7)
+    with pytest.raises(FolderError, match=f"{name} is not a file of rows"):
+        target(tmp_path, mode=WriteMode.OVERWRITE)
+    with pytest.raises(FolderError, match=f"{name} is not a file of rows"):
+        subject.commit(batch(None, [0]))
+    assert (tmp_path / name).exists() and (tmp_path / "part-0-old.snappy.parquet").exists()
+
+
+def test_an_overwrite_follows_no_links(tmp_path: Path) -> None:
+    some_file(tmp_path, "elsewhere/part-0.parquet", 7)
+    root = tmp_path / "out"
+    root.mkdir()
+    (root / "odd=1").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FolderError, match=r"odd=1 is not a file of rows"):
+        target(root, mode=WriteMode.OVERWRITE)
+    (root / "odd=1").unlink()
+    (root / "part-0.parquet").symlink_to(tmp_path / "elsewhere/part-0.parquet")
+    with pytest.raises(FolderError, match=r"part-0.parquet is not a file of rows"):
+        target(root, mode=WriteMode.OVERWRITE)
+
+
+def test_files_of_others_are_an_error_if_they_are_to_be(tmp_path: Path) -> None:
+    old_files(tmp_path)
+    with pytest.raises(TableError, match=r"not of this sink: odd=1/part-1-old.parquet and 1 more"):
+        target(tmp_path, mode=WriteMode.ERROR)
+    assert numbers(tmp_path) == [100, 101, 102]
+    root = tmp_path / "empty"
+    target(root, mode=WriteMode.ERROR).commit(batch(None, [0, 1]))
+    target(root, mode=WriteMode.ERROR).commit(batch(2, [2]))
+    assert numbers(root) == [0, 1, 2]
+
+
+def test_files_that_another_task_publishes_meanwhile_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = LocalFiles.list
+    others = [lambda: target(tmp_path).commit(batch(None, [0]))]
+
+    def listed(files: LocalFiles, folder: str) -> Sequence[str]:
+        if others:
+            others.pop()()
+        return made(files, folder)
+
+    monkeypatch.setattr(LocalFiles, "list", listed)
+    assert target(tmp_path, mode=WriteMode.ERROR).reached(PLACE) == 1
+
+
+class Stopped(BaseException):
+    """The process was killed."""
+
+
+class Steps:
+    """Calls `comes` before the step of this number among those that change files."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int, comes: Any) -> None:
+        self.left, self._comes = number, comes
+        for owner, name in (
+            (os, "link"),
+            (Path, "unlink"),
+            (Path, "rename"),
+            (Path, "mkdir"),
+            (shutil, "rmtree"),
+        ):
+            monkeypatch.setattr(owner, name, self._stepped(getattr(owner, name)))
+
+    def _stepped(self, made: Any) -> Any:
+        def step(*given: Any, **named: Any) -> Any:
+            self.left -= 1
+            if self.left == 0:
+                self._comes()
+            return made(*given, **named)
+
+        return step
+
+
+STEPS = 24
+
+
+@pytest.mark.parametrize("number", range(1, STEPS + 1))
+def test_an_overwrite_that_is_killed_at_any_step_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    old_files(tmp_path)
+
+    def die() -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patched:
+        steps = Steps(patched, number, die)
+        try:
+            target(tmp_path, mode=WriteMode.OVERWRITE).commit(batch(None, [0, 1, 2]))
+        except Stopped:
+            assert number < STEPS
+        else:
+            assert number == STEPS and steps.left == 1, "each step was tried, none twice"
+    heir = target(tmp_path, mode=WriteMode.OVERWRITE)
+    if heir.reached(PLACE) is None:
+        assert numbers(tmp_path) == [100, 101, 102]
+        heir.commit(batch(None, [0, 1]))
+    else:
+        heir.commit(batch(3, [3]))
+    assert numbers(tmp_path) == list(range(heir.reached(PLACE) or 0))
+
+
+def test_a_file_whose_name_comes_again_is_replaced_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first that published it was killed at the end."""
+    subject = target(tmp_path, mode=WriteMode.OVERWRITE)
+
+    def same_names() -> None:
+        (staging,) = (tmp_path / "_headgate/staging").iterdir()
+        for path in staging.rglob("*.parquet"):
+            some_file(tmp_path, str(path.relative_to(staging)), 100)
+
+    def die(*_given: Any, **_named: Any) -> None:
+        raise Stopped
+
+    subject._writer.before_commit = same_names  # type: ignore[attr-defined]
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", die)
+        with pytest.raises(Stopped):
+            subject.commit(batch(None, [0, 1]))
+    target(tmp_path)
+    assert numbers(tmp_path) == [0, 1]
+
+
+@pytest.mark.parametrize("number", range(1, STEPS + 1))
+def test_an_overwrite_that_is_frozen_at_any_step_removes_nothing_of_its_heirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    old_files(tmp_path)
+
+    def heir() -> None:
+        one = target(tmp_path, mode=WriteMode.OVERWRITE)
+        done = one.reached(PLACE)
+        if done is None:
+            assert one.commit(batch(None, [0, 1]))
+            done = 2
+        assert one.commit(batch(done, [done, done + 1]))
+
+    with monkeypatch.context() as patched:
+        Steps(patched, number, heir)
+        late = target(tmp_path, mode=WriteMode.OVERWRITE)
+        late.commit(batch(None, [0, 1, 2]))
+    late.read()
+    assert numbers(tmp_path) == list(range(late.reached(PLACE) or 0))
+
+
+def test_modes_that_would_lose_rows_are_refused_by_name(tmp_path: Path) -> None:
+    files = {"format": "parquet", "path": str(tmp_path)}
+    for mode in WriteMode:
+        assert SparkSink.validate({**files, "write.mode": mode}) == {}
+    table = {"format": "jdbc", "delivery": "at_least_once"}
+    assert SparkSink.validate({**table, "write.mode": "append"}) == {}
+    for mode in (WriteMode.OVERWRITE, WriteMode.ERROR):
+        (text,) = SparkSink.validate({**table, "write.mode": mode})["write.mode"]
+        assert "needs delivery = exactly_once" in text and "Empty the target" in text
+    assert (
+        "without a word" in SparkSink.validate({**files, "write.mode": "ignore"})["write.mode"][0]
+    )
+    assert "DeltaSink" in SparkSink.validate({**files, "write.mode": "upsert"})["write.mode"][0]
+
+
+# -- configs --
 
 
 def test_what_can_only_be_had_at_least_once_is_said(tmp_path: Path) -> None:
