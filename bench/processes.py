@@ -89,3 +89,20 @@ def _look() -> tuple[dict[int, float], dict[int, list[int]]]:
         spent[int(folder.name)] = sum(map(int, fields[11:15])) / _TICKS_PER_S
         children.setdefault(int(fields[1]), []).append(int(folder.name))
     return spent, children
+
+
+def command(pid: int) -> str:
+    """Its command line, with a null after each argument; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def spark_drivers(pid: int) -> list[int]:
+    """The JVMs below `pid` that are Spark Connect servers."""
+    return [
+        one
+        for one in below(pid)
+        if "SparkConnectServer" in command(one) and "java" in command(one).split("\0")[0]
+    ]

@@ -14,35 +14,36 @@ second.
 import os
 import signal
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from bench.processes import below, cpu_seconds
-from bench.up_job import UpJob
-from headgate.ids import State
-from headgate.topics.status import StatusView, decode_status, fold_statuses
-from headgate_embedded import open_reader
-from headgate_embedded.transport import EmbeddedReader
+from bench.live_job import (
+    BLOWS,
+    LINE,
+    LOOK_S,
+    PATIENCE_S,
+    SINK,
+    WARM_RECORDS,
+    JobLog,
+    Steady,
+    recoveries,
+    warm,
+    write_lines,
+)
+from bench.processes import below, command, cpu_seconds, spark_drivers
+from bench.up_job import UpJob, temporary_job
 from headgate_runtime.up.registry import registered
 
 SAMPLES = 300
 SAMPLE_EVERY_S = 0.1
-LOOK_S = 0.005
 RECORDS = 400_000
 REPEATS = 3
-WARM_RECORDS = 20_000
 TASKS = (1, 2, 4)
-KILLS = 3
-STEADY_EVERY_S = 0.005
-PATIENCE_S = 180.0
-TOPIC, GROUP = "events", "connect-lake"
-LINE = b'{"user": 1234567, "action": "click", "page": "/a/b/c", "at": 1795220025955, "n": %d}\n'
 COLUMNS = "user BIGINT, action STRING, page STRING, at BIGINT, n BIGINT"
 SINKS = {
     "SparkFileSink": '"connector.class" = "SparkFileSink"\nformat = "parquet"',
@@ -102,8 +103,12 @@ def run() -> Iterator[str]:
             yield from _scaling(tasks, plain)
         for tasks in TASKS[:2]:
             yield from _without_spark(tasks, plain)
-    yield f"after a SIGKILL, {KILLS} of each: seconds to new records, to the sink's next commit"
+    yield f"after a SIGKILL, {BLOWS} of each: seconds to new records, to the sink's next commit"
     yield from _recovery()
+
+
+def _job(tasks: int, sink: str) -> AbstractContextManager[UpJob]:
+    return temporary_job(PIPELINE.format(tasks=tasks, sink=sink), SINK)
 
 
 # -- latency --
@@ -111,7 +116,7 @@ def run() -> Iterator[str]:
 
 def _latency(name: str, sink: str) -> Iterator[str]:
     with _job(tasks=1, sink=sink) as job:
-        _warm(job)
+        warm(job)
         written: list[float] = []
         path, seen = job.folder / "in" / "live.jsonl", [0.0] * SAMPLES
         watch = threading.Thread(target=_note_commits, args=(job, seen), daemon=True)
@@ -132,7 +137,7 @@ def _latency(name: str, sink: str) -> Iterator[str]:
 def _note_commits(job: UpJob, seen: list[float]) -> None:
     """When the sink was first seen to have committed each sample."""
     done = 0
-    with _Log(job.folder) as log:
+    with JobLog(job) as log:
         while done < len(seen):
             reached = log.committed() - WARM_RECORDS
             now = time.perf_counter()
@@ -151,17 +156,17 @@ def _scaling(tasks: int, plain: "_PlainSpark") -> Iterator[str]:
 
 
 def _without_spark(tasks: int, plain: "_PlainSpark") -> Iterator[str]:
-    with _Folder(WITHOUT_SPARK.format(tasks=tasks)) as job:
+    with temporary_job(WITHOUT_SPARK.format(tasks=tasks), SINK) as job:
         yield from _beside(f"{tasks}, without Spark", job, plain)
 
 
 def _beside(name: str, job: UpJob, plain: "_PlainSpark") -> Iterator[str]:
     """The rate of `job`, and that of plain PySpark in turns with it."""
     ours, theirs = [], []
-    _warm(job)
-    plain.convert(_files(job, "plain", WARM_RECORDS), job.folder / "plain")
+    warm(job)
+    plain.convert(write_lines(job, "plain", WARM_RECORDS), job.folder / "plain")
     for number in range(REPEATS):
-        files = _files(job, f"day{number}", RECORDS)
+        files = write_lines(job, f"day{number}", RECORDS)
         theirs.append(plain.convert(files, job.folder / f"plain{number}"))
         ours.append(job.move(files, RECORDS))
     yield f"{name:24}{_rate(ours)}"
@@ -201,35 +206,24 @@ class _PlainSpark:
 
 
 def _recovery() -> Iterator[str]:
-    blows: dict[str, Callable[[UpJob], list[int]]] = {
+    victims: dict[str, Callable[[UpJob], list[int]]] = {
         "all Python workers": _python_workers,
-        "Spark's JVM": _spark,
+        "Spark's JVM": lambda job: spark_drivers(job.pid),
         "the worker with the source's task": _owner,
     }
     with _job(tasks=1, sink=SINKS["SparkFileSink, batch.interval.ms = 0"]) as job:
-        _warm(job)
-        with _Steady(job.folder / "in" / "live.jsonl"), _Log(job.folder) as log:
-            for name, victims in blows.items():
-                took = [_recovered(job, log, victims) for _ in range(KILLS)]
-                source, sink = zip(*took, strict=True)
-                yield f"{name:40}{_spread(source)}  {_spread(sink)}"
+        warm(job)
+        with Steady(job), JobLog(job) as log:
+            for name, find in victims.items():
+                yield recoveries(name, log, partial(_kill, find, job))
 
 
-def _recovered(
-    job: UpJob, log: "_Log", victims: Callable[[UpJob], list[int]]
-) -> tuple[float, float]:
-    log.grows()
-    log.commits()
-    time.sleep(2.0)
-    pids = victims(job)
+def _kill(find: Callable[[UpJob], list[int]], job: UpJob) -> None:
+    pids = find(job)
     if not pids:
         raise RuntimeError("nothing to kill was found")
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    began = time.perf_counter()
-    time.sleep(0.2)  # what was sent before the kill has arrived
-    source = log.grows() - began
-    return source, log.commits() - began
 
 
 def _python_workers(job: UpJob) -> list[int]:
@@ -241,148 +235,17 @@ def _python_workers(job: UpJob) -> list[int]:
     return [pid for pid in daemons if _parent(pid) in daemons]
 
 
-def _spark(job: UpJob) -> list[int]:
-    return [
-        pid
-        for pid in below(job.pid)
-        if "SparkConnectServer" in _command(pid) and "java" in _command(pid).split("\0")[0]
-    ]
-
-
 def _owner(job: UpJob) -> list[int]:
-    with _Log(job.folder) as log:
+    with JobLog(job) as log:
         name = log.owner()
     return [one.pid for one in registered(job.folder / "state") if one.name == name and one.pid]
 
 
 def _is_daemon(pid: int) -> bool:
     """Whether it is Spark's daemon of Python workers, or one that it has forked."""
-    return _command(pid).split("\0")[1:3] == ["-m", "headgate_spark.daemon"]
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
+    return command(pid).split("\0")[1:3] == ["-m", "headgate_spark.daemon"]
 
 
 def _parent(pid: int) -> int:
     text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     return int(text.rpartition(")")[2].split()[1])
-
-
-def _spread(seconds: tuple[float, ...]) -> str:
-    return f"{statistics.median(seconds):>6.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
-
-
-# -- the job and its log --
-
-
-def _job(tasks: int, sink: str) -> AbstractContextManager[UpJob]:
-    return _Folder(PIPELINE.format(tasks=tasks, sink=sink))
-
-
-class _Folder(AbstractContextManager[UpJob]):
-    """A job in a folder that goes with it."""
-
-    def __init__(self, pipeline: str) -> None:
-        self._temporary = tempfile.TemporaryDirectory(prefix="headgate-bench-")
-        self._job = UpJob(Path(self._temporary.name), pipeline, "lake")
-
-    def __enter__(self) -> UpJob:
-        return self._job.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self._job.__exit__(kind, error, trace)
-        finally:
-            self._temporary.cleanup()
-
-
-def _warm(job: UpJob) -> None:
-    job.move(_files(job, "warm", WARM_RECORDS), WARM_RECORDS)
-
-
-def _files(job: UpJob, name: str, records: int) -> list[Path]:
-    written = job.folder / "_written"
-    written.mkdir(exist_ok=True)
-    paths = [written / f"{name}-{number}.jsonl" for number in range(4)]
-    for number, path in enumerate(paths):
-        path.write_bytes(b"".join(LINE % n for n in range(number, records, 4)))
-    return paths
-
-
-class _Steady:
-    """Appends a line to a file every `STEADY_EVERY_S`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._write, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _write(self) -> None:
-        number = 0
-        with self._path.open("ab", buffering=0) as out:
-            while not self._over.wait(STEADY_EVERY_S):
-                out.write(LINE % number)
-                number += 1
-
-
-class _Log:
-    """The job's embedded log, read from outside."""
-
-    def __init__(self, folder: Path) -> None:
-        self._reader: EmbeddedReader = open_reader(folder / "state")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._reader.close()
-
-    def records(self) -> int:
-        return sum(self._reader.record_log.end_offsets([TOPIC]).values())
-
-    def committed(self) -> int:
-        return sum(self._reader.record_log.committed(GROUP).values())
-
-    def grows(self) -> float:
-        """The time at which it was seen to have more records than at the call."""
-        return _more(self.records)
-
-    def commits(self) -> float:
-        """The time at which the sink was seen to have committed more than at the call."""
-        return _more(self.committed)
-
-    def owner(self) -> str | None:
-        """Name of the worker that runs the source's task."""
-        records, _ = self._reader.status_log.read(0)
-        told = [decode_status(one.key or b"", one.value) for one in records]
-        view = fold_statuses(StatusView(), told)
-        for status in view.tasks.get("events", {}).values():
-            if status.state is State.RUNNING:
-                return status.worker_id
-        return None
-
-
-def _more(measure: Callable[[], int]) -> float:
-    before, until = measure(), time.perf_counter() + PATIENCE_S
-    while measure() <= before:
-        if time.perf_counter() > until:
-            raise RuntimeError(f"nothing new within {PATIENCE_S:.0f} s")
-        time.sleep(LOOK_S)
-    return time.perf_counter()

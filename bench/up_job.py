@@ -3,8 +3,10 @@
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -82,3 +84,13 @@ class UpJob:
             return sum(reader.record_log.committed(self._group).values())
         finally:
             reader.close()
+
+
+@contextmanager
+def temporary_job(pipeline: str, sink: str) -> Iterator[UpJob]:
+    """A job in a folder that goes with it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder,
+        UpJob(Path(folder), pipeline, sink) as job,
+    ):
+        yield job

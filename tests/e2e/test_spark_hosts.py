@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
 from support.kafka.broker import Found
-from support.spark.lake import SETTINGS, Lake, complete
+from support.spark.lake import SETTINGS, Lake, complete, driver
 from support.spark.lake import until as until_within
 from support.spark.standalone import HOSTS, Standalone, bare_python
 
@@ -42,6 +42,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def lake(
+    request: pytest.FixtureRequest,
     headgate_worker: MakeWorker,  # noqa: F811
     kafka_broker: Found,
     kafka_name: str,
@@ -49,7 +50,8 @@ def lake(
     python: Path,
     tmp_path: Path,
 ) -> Lake:
-    """On a Spark of the worker's own, whose executors are on the cluster's hosts."""
+    """On a Spark of the worker's own, whose executors are on the cluster's hosts. Its parameter has
+    further settings of the worker."""
     conf = tmp_path / "spark.conf"
     conf.write_text(f"spark.executor.memory 700m\nspark.pyspark.python {python}\n")
     settings = {
@@ -58,6 +60,7 @@ def lake(
         "headgate.spark.host": DRIVER_HOST,
         "headgate.spark.conf.file": str(conf),
         "headgate.data": str(tmp_path / "data"),
+        **getattr(request, "param", {}),
     }
     worker = headgate_worker(kafka_broker.address, kafka_name, settings)
     return Lake(worker, kafka_broker.address, kafka_name, tmp_path)
@@ -96,6 +99,33 @@ def test_files_to_files_while_executors_workers_and_the_application_die(
     until("all records", lambda: lake.running() and lake.wrote(len(expected)), lake.worker)
     complete(lake, expected)
     print(f"killed: {dict(killed)}")
+
+
+@pytest.mark.parametrize("lake", [{"headgate.spark.driver.timeout.ms": "12000"}], indirect=True)
+def test_a_driver_that_is_killed_and_one_that_stands_still_give_way_to_another(
+    lake: Lake, cluster: Standalone
+) -> None:
+    """The cluster's executors end with their driver, and the next one gets others."""
+    expected = lake.write()
+    lake.create(rate=300)
+    until("tasks on the hosts", lambda: len(cluster.bodies()) == 2, lake.worker)
+    until("rows", lambda: lake.rows() > 0, lake.worker)
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        before, applications, bodies = lake.rows(), cluster.applications(), set(cluster.bodies())
+        victim = driver(lake.worker)
+        os.kill(victim.pid, number)
+        until("its end", lambda one=victim: not one.alive(), lake.worker)
+        until("another", lambda old=applications: cluster.applications() > old, lake.worker)
+        until("rows by it", lambda old=before: lake.rows() > old + 4_000, lake.worker)
+        until(
+            "the end of its tasks", lambda old=bodies: not old & set(cluster.bodies()), lake.worker
+        )
+        assert lake.rows() < len(expected), "it was done before"
+    assert f"Spark's driver (pid {victim.pid}) has not answered for 12 s and was ended" in (
+        lake.worker.log.read_text()
+    )
+    until("all records", lambda: lake.running() and lake.wrote(len(expected)), lake.worker)
+    complete(lake, expected)
 
 
 @pytest.mark.timeout(900)

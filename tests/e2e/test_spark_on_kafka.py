@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from support.commands.processes import Process, descendants
+from support.commands.processes import descendants
 from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
 from support.kafka.broker import Found
-from support.spark.lake import SETTINGS, Lake, complete, rows_of, until
+from support.spark.lake import SETTINGS, Lake, complete, driver, rows_of, until
 from support.spark.shared import spark_server  # noqa: F401
 
 from headgate_spark.server import SparkServer
@@ -143,16 +143,6 @@ def test_files_to_files_through_a_driver_that_stands_still(
     complete(lake, expected)
     assert driver(worker).pid != frozen.pid
     assert worker.log.read_text().count("Spark is up again") == 1
-
-
-def driver(worker: HeadgateWorker) -> Process:
-    """The JVM of a worker's own Spark."""
-    assert worker._process is not None
-    below = descendants(worker._process.guard_pid)
-    (jvm,) = [
-        one for one in below if "SparkConnectServer" in one.command and "/java" in one.command
-    ]
-    return jvm
 
 
 def resident_bodies(worker: HeadgateWorker) -> list[int]:

@@ -65,12 +65,11 @@ def connector(row: Mapping[str, Any]) -> connector_pb2.Connector:
 
 def fill_connector(made: connector_pb2.Connector, row: Mapping[str, Any]) -> None:
     """`connector`, into a message that is in its place already: nothing is copied."""
-    made.name = text(row["name"])
+    fill_names(made, row)
     made.type = TYPES.get(row["type"], connector_pb2.CONNECTOR_TYPE_UNSPECIFIED)
     made.target_state = TARGETS[row["target_state"]]
     made.task_count = row["task_count"]
     made.settled = row["settled"]
-    made.etag = str(row["etag"])
     if config := row.get("config"):
         _fill(made.config, made.config_null_keys, config)
     if topics := row.get("topics"):
@@ -87,6 +86,12 @@ def fill_connector(made: connector_pb2.Connector, row: Mapping[str, Any]) -> Non
             _fill_one(task.status, statuses[number])
         if number < len(configs):
             _fill(task.config, task.config_null_keys, configs[number])
+
+
+def fill_names(made: connector_pb2.Connector, row: Mapping[str, Any]) -> None:
+    """What tells a row from others that are as it is otherwise."""
+    made.name = text(row["name"])
+    made.etag = str(row["etag"])
 
 
 def connector_of_info(info: Mapping[str, Any]) -> connector_pb2.Connector:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from support.commands.processes import Process, descendants
 from support.commands.worker import HeadgateWorker
 
 SECONDS = 120
@@ -45,6 +46,16 @@ def running(worker: HeadgateWorker, connector: str) -> bool:
     """Whether its only task runs."""
     tasks = worker.rest.get(f"/connectors/{connector}/status").body.get("tasks", [])
     return [task["state"] for task in tasks] == ["RUNNING"]
+
+
+def driver(worker: HeadgateWorker) -> Process:
+    """The JVM of a worker's own Spark."""
+    assert worker._process is not None
+    below = descendants(worker._process.guard_pid)
+    (jvm,) = [
+        one for one in below if "SparkConnectServer" in one.command and "/java" in one.command
+    ]
+    return jvm
 
 
 def create_lines(worker: HeadgateWorker, connector: str, file: Path, topic: str) -> None:

@@ -46,6 +46,59 @@ def test_a_row_that_is_another_object_is_made_again() -> None:
     assert kept.shown({**ROW, "config": {"a": "b"}}) != first
 
 
+RUNNING = {"state": "RUNNING", "worker_id": "w", "version": None}
+OTHERS: list[dict[str, Any]] = [
+    {**RUNNING, "state": "odd"},
+    {**RUNNING, "worker_id": "\ud800"},
+    {**RUNNING, "version": "1"},
+    {**RUNNING, "trace": "no"},
+]
+BOTH = [{"id": 0, **RUNNING}, {"id": 1, **RUNNING}]
+PLAIN = {**ROW, "status": {"connector": RUNNING, "tasks": BOTH}}
+CHANGES: list[dict[str, Any]] = [
+    {"name": "\ud800"},
+    {"type": "sink"},
+    {"target_state": "PAUSED"},
+    *({"task_count": count} for count in (0, 1, 3)),
+    {"settled": True},
+    {"etag": 2**60},
+    {"status": None},
+    *({"status": {"connector": other, "tasks": BOTH}} for other in OTHERS),
+    *({"status": {"connector": RUNNING, "tasks": tasks}} for tasks in ([], BOTH[:1], BOTH[1:])),
+    *(
+        {"status": {"connector": RUNNING, "tasks": [BOTH[0], {"id": 1, **other}]}}
+        for other in OTHERS
+    ),
+    {"status": {"connector": RUNNING, "tasks": [BOTH[0], {"id": -1, **RUNNING}]}},
+    *({"config": config} for config in ({}, {"a": "b"}, {"a": None})),
+    {"topics": ["t"]},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_a_row_that_is_like_another_but_for_one_part_is_the_message_that_it_would_be_alone(
+    change: dict[str, Any],
+) -> None:
+    for given in ([PLAIN, {**PLAIN, **change}], [{**PLAIN, **change}, PLAIN]):
+        alone = [messages.connector(row) for row in given]
+        assert alone[0] != alone[1] or change == {"config": {}}
+        assert parsed(*map(Listed().shown, given)) == alone
+
+
+def test_rows_that_differ_by_names_alone_have_one_pattern_and_few_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listed, "PATTERNS_MAX", 2)
+    kept, fine = Listed(), {**ROW, "status": {**ROW["status"], "tasks": []}}
+    for number in range(5):
+        kept.shown({**fine, "name": str(number), "etag": number})
+        kept.shown({**ROW, "name": f"failed {number}"})
+    assert len(kept._patterns) == 1, "a trace is one connector's"
+    for count in range(5):
+        kept.shown({**fine, "task_count": count})
+    assert len(kept._patterns) == 2
+
+
 def test_what_is_kept_is_dropped_after_the_last_listing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listed, "KEPT_S", 0.05)
 
@@ -56,7 +109,8 @@ def test_what_is_kept_is_dropped_after_the_last_listing(monkeypatch: pytest.Monk
         await asyncio.sleep(0.02)
         kept.asked()
         assert kept.shown(ROW) is first
-        while kept._kept:
+        kept.shown({**ROW, "status": {**ROW["status"], "tasks": []}})
+        while kept._kept or kept._patterns:
             await asyncio.sleep(0.01)
         assert kept.shown(ROW) == first
 
