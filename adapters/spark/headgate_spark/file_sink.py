@@ -34,6 +34,7 @@ from headgate_spark.columns import DECLARED, NULL, Spelling, type_name, unite_co
 from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
+from headgate_spark.readable import KEY, check_converter, has_envelope
 from headgate_spark.sessions import Sessions, session_is_over
 from headgate_spark.skin import OtherVersionError, on_executors, refusal
 from headgate_spark.slices import (
@@ -52,7 +53,6 @@ INTERVAL_MS = 1_000
 FORMATS = ("parquet", "json", "csv")
 REMOTE = "spark.remote"
 """Worker setting: address of the Spark Connect server."""
-_JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 
 
 def config_def() -> ConfigDef:
@@ -140,6 +140,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._on_null: str = parsed["on.null.value"]
         self._tolerate = ErrorSettings.from_config(config).tolerate
         self._bad = BadRecords(self.context)
+        check_converter(config, self.context.worker_settings)
         self._envelope = has_envelope(config, self.context.worker_settings)
         self._sessions = Sessions.of_task(self._remote(), self.context.worker_settings, shares=True)
         self._target.mkdir(parents=True, exist_ok=True)
@@ -495,6 +496,10 @@ class SparkFileSink(SinkConnector):
         else:
             if target is not None and (fault := folder_fault(target)):
                 errors["path"] = [fault]
+        try:
+            check_converter({key: text for key, text in config.items() if text is not None}, {})
+        except ConfigError as error:
+            errors[KEY] = [str(error)]
         return errors
 
     def start(self, config: Mapping[str, str]) -> None:
@@ -545,15 +550,6 @@ def target_folder(path: str) -> Path:
             raise ConfigError.of("path", path, text)
         path = unquote(parts.path)
     return Path(path).expanduser().absolute()
-
-
-def has_envelope(config: Mapping[str, str], worker_settings: Mapping[str, str]) -> bool:
-    """Whether values are ``{"schema", "payload"}``. Source: JsonConverter's `schemas.enable`, which
-    is true by default."""
-    given = config if "value.converter" in config else worker_settings
-    if given.get("value.converter", "").rpartition(".")[2] != _JSON_CONVERTER.rpartition(".")[2]:
-        return False
-    return given.get("value.converter.schemas.enable", "true").strip().lower() == "true"
 
 
 def results_in_order(texts: Sequence[str], count: int) -> list[SliceResult]:

@@ -100,7 +100,7 @@ def validate_connector(
     own = connector_class.config_def()
     results.update(own.validate(config))  # the connector's word replaces the framework's
     _add(results, config, connector_class.validate(config))
-    _check_runner(connector_class, runner, results)
+    _check_runner(connector_class, config, runner, results)
     _add(results, config, {key: [text] for key, text in override_errors.items()})
     _add(
         results,
@@ -308,7 +308,9 @@ def _check_instance(config: Config, results: Results) -> None:
         _add(results, config, {override: [text]})
 
 
-def _check_runner(connector: type[Connector], runner: str, results: Results) -> None:
+def _check_runner(
+    connector: type[Connector], config: Config, runner: str, results: Results
+) -> None:
     """Ours: a connector that only one task runner can run is refused before it starts."""
     needed = connector.REQUIRES_RUNNER
     refused = results["connector.class"].errors
@@ -333,6 +335,21 @@ def _check_runner(connector: type[Connector], runner: str, results: Results) -> 
             f"Invalid value {tasks_max.value} for configuration tasks.max: a sink of planned "
             "batches has one task; its parallelism is the partitions of its job. Set it to 1."
         )
+    if refusal := no_transforms(config):
+        _add(results, config, {"transforms": [refusal]})
+
+
+def no_transforms(config: Config) -> str:
+    """Why a sink of planned batches refuses `config`, if that names transforms; empty: it names
+    none. Such a sink reads the log itself."""
+    named = str(config.get("transforms") or "").strip()
+    if not named:
+        return ""
+    return (
+        f"Invalid value {named} for configuration transforms: a sink of planned batches reads the "
+        "log itself, and no transform would change its records. Leave transforms out, or use a "
+        "sink that takes records, such as SparkSink or DirectorySink."
+    )
 
 
 def _infos(

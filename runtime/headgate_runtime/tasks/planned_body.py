@@ -5,7 +5,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from headgate.connector.api import PlannedSinkTask, RetriableError
+from headgate.connector.config import ConfigError
 from headgate.connector.sink_names import sink_group, sink_subscription, topics_now
+from headgate.connector.validation import no_transforms
 from headgate.ids import TargetState
 from headgate.ports import RecordLog, TopicPartition, TransportError
 from headgate.task.machine import start_paused
@@ -115,6 +117,8 @@ class PlannedPerformer:
         return (*told, outcome)
 
     def _start(self) -> BodyInput:
+        if refusal := no_transforms(self._spec.connector_config):
+            raise ConfigError(refusal)
         self._letters.open()
         task = self._task = self._class()
         task.context = self._context

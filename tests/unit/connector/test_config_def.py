@@ -196,6 +196,14 @@ def test_a_planned_sink_has_one_task_and_a_runner_that_can_kill() -> None:
     assert "cannot kill a task that hangs" in error
 
 
+def test_a_planned_sink_refuses_transforms_which_it_would_not_apply() -> None:
+    mask = {"transforms.mask.type": "MaskField$Value", "transforms.mask.fields": "card"}
+    assert infos(Own, transforms="mask", **mask).error_count == 0
+    (error,) = infos(Planned, transforms="mask", **mask).errors
+    assert "no transform would change its records" in error
+    assert infos(Planned, transforms="").error_count == 0
+
+
 def test_words_that_are_near() -> None:
     assert nearest("topcs", ["topics", "topic.x"]) == "topics"
     assert nearest("x", ["y"]) is None

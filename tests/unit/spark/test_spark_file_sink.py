@@ -7,11 +7,11 @@ from headgate_spark.file_sink import (
     SparkFileSink,
     config_def,
     declared_columns,
-    has_envelope,
     is_ours,
     results_in_order,
     target_folder,
 )
+from headgate_spark.readable import check_converter, has_envelope
 
 
 def errors(**config: str) -> dict[str, list[str]]:
@@ -66,6 +66,39 @@ def test_the_envelope_follows_the_converter() -> None:
     assert has_envelope({}, {"value.converter": converter})
     assert not has_envelope({"value.converter": "StringConverter"}, {"value.converter": converter})
     assert not has_envelope({}, {})
+    assert has_envelope({"value.converter": "Json"}, {})
+
+
+AVRO = "io.confluent.connect.avro.AvroConverter"
+
+
+@pytest.mark.parametrize(
+    "name", [AVRO, "JsonSchema", "Protobuf", "LongConverter", "Boolean", "x.Y"]
+)
+def test_a_converter_that_it_does_not_read_as_is_refused(tmp_path: Path, name: str) -> None:
+    """Avro's bytes of a short text are UTF-8, and would be written as one."""
+    config = {"path": str(tmp_path), "value.converter": name}
+    (text,) = SparkFileSink.validate(config)["value.converter"]
+    assert "SparkFileSink reads the bytes of the log itself" in text and "SparkSink" in text
+    with pytest.raises(ConfigError, match="reads the bytes of the log itself"):
+        check_converter({}, {"value.converter": name})
+    check_converter({"value.converter": "Json"}, {"value.converter": name})
+
+
+@pytest.mark.parametrize("name", ["String", "Json", "TypedConverter", "ByteArrayConverter"])
+def test_a_converter_that_it_reads_as_is_taken(tmp_path: Path, name: str) -> None:
+    assert SparkFileSink.validate({"path": str(tmp_path), "value.converter": name}) == {}
+
+
+def test_nulls_that_would_not_be_kept_are_refused(tmp_path: Path) -> None:
+    key = "value.converter.replace.null.with.default"
+    config = {"path": str(tmp_path), "value.converter": "JsonConverter", key: "false"}
+    (text,) = SparkFileSink.validate(config)["value.converter"]
+    assert f"configuration {key}: SparkFileSink puts the default" in text
+    assert SparkFileSink.validate({**config, "value.converter.schemas.enable": "false"}) == {}
+    assert SparkFileSink.validate({**config, key: "true"}) == {}
+    with pytest.raises(ConfigError, match="puts the default"):
+        check_converter({}, {"value.converter": "JsonConverter", key: "false"})
 
 
 def test_results_are_ordered_and_complete() -> None:

@@ -1,0 +1,60 @@
+"""Which converters SparkFileSink can do without.
+
+It reads the bytes of the log on the executors, as text, as JSON and as what TypedConverter and
+JsonConverter write. What another converter would make of them is refused by name: its bytes are
+text for many a value, and would come out as that.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.connector.config import ConfigError
+from headgate.connector.converters import CONVERTERS, ByteArrayConverter, converter_class
+from headgate.connector.json_converter import JsonConverter
+from headgate.connector.text_converters import StringConverter, TypedConverter
+
+KEY: Final = "value.converter"
+_NULLS: Final = f"{KEY}.replace.null.with.default"
+_READ: Final = (StringConverter, JsonConverter, TypedConverter, ByteArrayConverter)
+
+
+def check_converter(config: Mapping[str, str], worker_settings: Mapping[str, str]) -> None:
+    """
+    Args:
+        worker_settings: say what holds where `config` names no converter.
+
+    Raises:
+        ConfigError: values are of a converter that SparkFileSink does not read.
+    """
+    name = converter_class(KEY, config, worker_settings)
+    found = CONVERTERS.get(name)
+    if found is None or not issubclass(found, _READ):
+        read = ", ".join(each.__name__ for each in _READ)
+        raise ConfigError.of(
+            KEY,
+            name,
+            f"SparkFileSink reads the bytes of the log itself, as {read} does, and no others. Use "
+            "SparkSink or DirectorySink, which take what any converter gives",
+        )
+    given = _settings(config, worker_settings)
+    if has_envelope(config, worker_settings) and given.get(_NULLS, "").strip().lower() == "false":
+        raise ConfigError.of(
+            _NULLS,
+            given[_NULLS],
+            "SparkFileSink puts the default of a field in place of its null. Use SparkSink or "
+            "DirectorySink to keep nulls",
+        )
+
+
+def has_envelope(config: Mapping[str, str], worker_settings: Mapping[str, str]) -> bool:
+    """Whether values are ``{"schema", "payload"}``. Source: JsonConverter's `schemas.enable`, which
+    is true by default."""
+    if CONVERTERS.get(converter_class(KEY, config, worker_settings)) is not JsonConverter:
+        return False
+    enabled = _settings(config, worker_settings).get(f"{KEY}.schemas.enable", "true")
+    return enabled.strip().lower() == "true"
+
+
+def _settings(config: Mapping[str, str], worker_settings: Mapping[str, str]) -> Mapping[str, str]:
+    """What the keys below the converter's own are read from: where it is named."""
+    return config if KEY in config else worker_settings

@@ -1,0 +1,25 @@
+"""Configs that a task of planned batches refuses at its start: they were written by others, since a
+config is refused before that where it is given to a worker of ours."""
+
+from pathlib import Path
+
+from support.task.body_bench import BodyBench
+from support.task.sink_records import fill
+
+from headgate.connector.api import PlannedSinkTask
+from headgate.task.messages import TaskKind, TaskOutcome
+
+
+class Planning(PlannedSinkTask):
+    def run_batch(self) -> int:
+        raise AssertionError("it has started")
+
+
+def test_transforms_that_it_would_not_apply_fail_it(tmp_path: Path) -> None:
+    """Or what they mask would be written as it is."""
+    fill(tmp_path, [b"a"])
+    mask = {"transforms.mask.type": "MaskField$Value", "transforms.mask.fields": "card"}
+    config = {"topics": "t", "transforms": "mask", **mask}
+    ended = BodyBench(tmp_path, Planning, config, kind=TaskKind.SINK).start().wait()
+    assert ended.outcome is TaskOutcome.FAILED
+    assert "no transform would change its records" in ended.reason
