@@ -376,6 +376,8 @@ def default_conf(plan: Plan) -> dict[str, str]:
     return {
         **({} if memory is None else {"spark.executor.memory": f"{memory}m"}),
         "spark.driver.memory": "1g",
+        # Slots are only a number: as many parts as slots would be too many.
+        "spark.default.parallelism": str(plan.cores),
         "spark.sql.shuffle.partitions": str(plan.cores),
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.artifact.isolation.enabled": "false",
@@ -406,7 +408,6 @@ def forced_conf(plan: Plan) -> dict[str, str]:
         "spark.network.timeout": "20s",
         "spark.network.timeoutInterval": "5s",  # else a timeout of 20 s is refused
         "spark.storage.blockManagerHeartbeatTimeoutMs": "20000",
-        "spark.default.parallelism": str(plan.cores),
         # Executors that were killed must not shut out the host they ran on.
         "spark.excludeOnFailure.enabled": "false",
         "spark.deploy.maxExecutorRetries": "-1",

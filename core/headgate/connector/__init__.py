@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ExactlyOnceSupport,
         Headers,
         OffsetReader,
+        OffsetUpdate,
         Partition,
         PlannedSinkTask,
         PlannedSinkTaskContext,
@@ -84,6 +85,7 @@ __all__ = [
     "Headers",
     "Importance",
     "OffsetReader",
+    "OffsetUpdate",
     "Partition",
     "Password",
     "PlannedSinkTask",
@@ -130,7 +132,7 @@ __all__ = [
 _HOMES: Final = {
     "headgate.connector.api": (
         "Connector ConnectorContext Converter DataError ErrantRecordReporter "
-        "ExactlyOnceSupport Headers OffsetReader Partition PlannedSinkTask "
+        "ExactlyOnceSupport Headers OffsetReader OffsetUpdate Partition PlannedSinkTask "
         "PlannedSinkTaskContext RecordMetadata Reported RetriableError SinkConnector "
         "SinkRecord SinkTask SinkTaskContext SkippedRecord "
         "SourceConnector SourceRecord SourceTask SourceTaskContext TransactionContext "

@@ -54,8 +54,8 @@ class SourceRecord:
 @dataclass(slots=True)
 class SkippedRecord:
     """Yielded by `poll` in place of a record that cannot be read: with `errors.tolerance` = none
-    the task
-    fails with `reason`, with `all` it is counted, logged, and its source offset is passed over."""
+    the task fails with `reason`, with `all` it is counted, logged, and its source offset is passed
+    over."""
 
     source_partition: Partition
     source_offset: Partition

@@ -1,5 +1,6 @@
 """`WaitConnector` on two real workers: never for the run before, and told when its worker ends."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ from support.rest.world import wait_until
 from support.task import slow_to_stop
 from support.task.slow_to_stop import SlowTask
 
-from headgate_grpc.client import HeadgateError
+from headgate_grpc import asked
+from headgate_grpc.client import HeadgateError, connect_async
 from headgate_grpc.server import GRACE_S
 from headgate_grpc.v1 import connector_pb2
 
@@ -48,8 +50,8 @@ def test_a_wait_behind_a_change_returns_for_no_former_run(
     monkeypatch.setattr(slow_to_stop, "STOP_S", stop_s)
     SlowTask.started.clear()
     for n in range(4):
-        asked, other = two if n % 2 else two[::-1]
-        asked.client.put_config("c", config(n))
+        changed, other = two if n % 2 else two[::-1]
+        changed.client.put_config("c", config(n))
         shown = other.client.wait("c", timeout_s=30)
         assert shown.settled and shown.config["n"] == str(n)
         assert SlowTask.started == list(range(n + 1))
@@ -60,9 +62,9 @@ def test_a_wait_behind_a_restart_returns_for_no_former_run(two: tuple[Served, Se
         two[0].client.put_config(name, config(7))
         two[0].client.wait(name, timeout_s=30)
     for n, name in enumerate(("c", "d", "c", "d")):
-        asked, other = two if n % 2 else two[::-1]
+        changed, other = two if n % 2 else two[::-1]
         before = len(SlowTask.started)
-        asked.client.restart_task(name, 0)
+        changed.client.restart_task(name, 0)
         assert other.client.wait(name, timeout_s=30).settled
         assert len(SlowTask.started) == before + 1
 
@@ -75,9 +77,41 @@ def test_a_wait_behind_a_restart_does_not_end_with_the_failure_before(
     with pytest.raises(HeadgateError, match="not now"):
         two[1].client.wait("f", timeout_s=30)
     monkeypatch.setattr(SlowTask, "failing", False)
-    for asked, other in (two, two[::-1]):
-        asked.client.restart_task("f", 0)
+    for changed, other in (two, two[::-1]):
+        changed.client.restart_task("f", 0)
         assert other.client.wait("f", timeout_s=30).settled
+
+
+def test_a_client_waits_longer_than_a_server_lets_one_call_wait(
+    two: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `headgate connectors wait --timeout 300` does: a call has 90 s at most."""
+    monkeypatch.setattr(asked, "LONGEST_MS", 200)
+    served = two[0]
+    served.client.put_config("c", config(8))
+
+    async def wait(timeout_s: float) -> connector_pb2.Connector:
+        async with connect_async(served.address) as client:
+            return await client.wait("c", state=connector_pb2.STATE_PAUSED, timeout_s=timeout_s)
+
+    for waits in (
+        lambda seconds: served.client.wait(
+            "c", state=connector_pb2.STATE_PAUSED, timeout_s=seconds
+        ),
+        lambda seconds: asyncio.run(wait(seconds)),
+    ):
+        served.client.resume("c")
+        served.client.wait("c", timeout_s=30)
+        pausing = threading.Timer(1.0, served.client.pause, ("c",))
+        pausing.start()
+        assert waits(30).status.state == connector_pb2.STATE_PAUSED
+        pausing.join()
+        served.client.resume("c")
+        served.client.wait("c", timeout_s=30)
+        began = time.monotonic()
+        with pytest.raises(HeadgateError, match="is not PAUSED yet"):
+            waits(1.2)
+        assert 0.6 < time.monotonic() - began < 10
 
 
 def test_a_wait_goes_on_when_the_leader_stops_and_one_on_it_is_told(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ AtOnce FencedError HerderHost HostPorts HostSchedule TooLargeError TransportErro
 AUTHOR = """
 NO_DEFAULT ConfigDef ConfigError ConfigKey ConfigProvider ConfigProviderError ConfigValue Connector
 ConnectorContext Converter DataError ErrantRecordReporter ExactlyOnceSupport Field
-Headers Importance OffsetReader
+Headers Importance OffsetReader OffsetUpdate
 Partition Password PlannedSinkTask PlannedSinkTaskContext Recommender RecordMetadata Reported
 RetriableError RowNumbers RowOffsets
 Schema SchemaAndValue SchemaType SinkBatch SinkConnector SinkRecord SinkTask SinkTaskContext

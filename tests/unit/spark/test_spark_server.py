@@ -25,6 +25,15 @@ def test_settings_that_exactly_once_depends_on_cannot_be_overridden(tmp_path: Pa
     assert "spark.default.parallelism=2" in command
 
 
+def test_a_cluster_has_the_parallelism_that_its_user_says(tmp_path: Path) -> None:
+    """How many of its cores compute, Headgate cannot know."""
+    parallelism = {"spark.default.parallelism": "64"}
+    command = SparkServer("spark://h:7077", 5, tmp_path, parallelism)._command()
+    assert [each for each in command if "spark.default.parallelism" in each] == [
+        "spark.default.parallelism=64"
+    ]
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -1,6 +1,7 @@
 """The client for asyncio. Its methods are those of `headgate_grpc.client.sync.Client`."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, TypeVar
@@ -176,7 +177,10 @@ class AsyncClient:
         timeout_s: float | None = None,
     ) -> connector_pb2.Connector:
         """The connector once it is settled, or as `state` or `deleted` say. One that is deleted
-        comes without a name."""
+        comes without a name.
+
+        A server ends a call after 90 s at the latest. It is asked again until `timeout_s` is over.
+        """
         request = connector_service_pb2.WaitConnectorRequest(
             name=name, stop_at_failure=stop_at_failure, min_config_offset=min_config_offset
         )
@@ -187,8 +191,16 @@ class AsyncClient:
         else:
             request.settled = True
         kind = connector_service_pb2.WaitConnectorResponse
-        answer = await self._ask(self.connectors.WaitConnector, request, kind, timeout_s)
-        return answer.connector
+        until = time.monotonic() + (timeout_s or self._timeout_s)
+        while True:
+            left_s = max(until - time.monotonic(), 0.001)
+            try:
+                answer = await self._ask(self.connectors.WaitConnector, request, kind, left_s)
+            except HeadgateError as error:
+                if not error.ended_early(until - time.monotonic()):
+                    raise
+            else:
+                return answer.connector
 
     async def plan(
         self,

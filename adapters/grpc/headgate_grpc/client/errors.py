@@ -12,6 +12,8 @@ from headgate_grpc.v1 import cluster_service_pb2, connector_service_pb2
 _SAFE_REASONS: Final = frozenset({"NOT_READY", "CONFLICT", "TOO_MANY"})
 _NOT_SENT: Final = ("failed to connect", "errors resolving", "DNS resolution failed")
 """How gRPC's texts begin where no connection came about, so that nothing was sent."""
+_ANSWER_S: Final = 0.5
+"""How long before a deadline the answer may be here."""
 _BROKEN_OFF: Final = frozenset(
     {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "INTERNAL", "UNKNOWN"}
 )
@@ -51,6 +53,10 @@ class HeadgateError(Exception):
         """No connection came about, so that the call was surely not asked."""
         self._reads = reads
         super().__init__(f"{code}: {message}{self._outcome}")
+
+    def ended_early(self, left_s: float) -> bool:
+        """Whether the server has ended a wait that its caller gave `left_s` seconds more."""
+        return self.reason == "STILL_WAITING" and left_s > _ANSWER_S
 
     @property
     def may_be_repeated(self) -> bool:

@@ -173,7 +173,10 @@ class Client:
         timeout_s: float | None = None,
     ) -> connector_pb2.Connector:
         """The connector once it is settled, or as `state` or `deleted` say. One that is deleted
-        comes without a name."""
+        comes without a name.
+
+        A server ends a call after 90 s at the latest. It is asked again until `timeout_s` is over.
+        """
         request = connector_service_pb2.WaitConnectorRequest(
             name=name, stop_at_failure=stop_at_failure, min_config_offset=min_config_offset
         )
@@ -184,8 +187,16 @@ class Client:
         else:
             request.settled = True
         kind = connector_service_pb2.WaitConnectorResponse
-        answer = self._ask(self.connectors.WaitConnector, request, kind, timeout_s)
-        return answer.connector
+        until = time.monotonic() + (timeout_s or self._timeout_s)
+        while True:
+            left_s = max(until - time.monotonic(), 0.001)
+            try:
+                answer = self._ask(self.connectors.WaitConnector, request, kind, left_s)
+            except HeadgateError as error:
+                if not error.ended_early(until - time.monotonic()):
+                    raise
+            else:
+                return answer.connector
 
     def plan(
         self,
