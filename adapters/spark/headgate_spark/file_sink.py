@@ -34,7 +34,7 @@ from headgate_spark.columns import DECLARED, NULL, Spelling, type_name, unite_co
 from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
-from headgate_spark.readable import KEY, check_converter, has_envelope
+from headgate_spark.readable import KEY, check_converters, has_envelope
 from headgate_spark.sessions import Sessions, session_is_over
 from headgate_spark.skin import OtherVersionError, on_executors, refusal
 from headgate_spark.slices import (
@@ -140,7 +140,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._on_null: str = parsed["on.null.value"]
         self._tolerate = ErrorSettings.from_config(config).tolerate
         self._bad = BadRecords(self.context)
-        check_converter(config, self.context.worker_settings)
+        check_converters(config, self.context.worker_settings, writes_keys="key" in self._metadata)
         self._envelope = has_envelope(config, self.context.worker_settings)
         self._sessions = Sessions.of_task(self._remote(), self.context.worker_settings, shares=True)
         self._target.mkdir(parents=True, exist_ok=True)
@@ -497,7 +497,9 @@ class SparkFileSink(SinkConnector):
             if target is not None and (fault := folder_fault(target)):
                 errors["path"] = [fault]
         try:
-            check_converter({key: text for key, text in config.items() if text is not None}, {})
+            given = {key: text for key, text in config.items() if text is not None}
+            names = given.get("columns.metadata", "").split(",")
+            check_converters(given, {}, writes_keys="key" in map(str.strip, names))
         except ConfigError as error:
             errors[KEY] = [str(error)]
         return errors

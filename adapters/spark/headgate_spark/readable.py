@@ -14,28 +14,34 @@ from headgate.connector.json_converter import JsonConverter
 from headgate.connector.text_converters import StringConverter, TypedConverter
 
 KEY: Final = "value.converter"
+OF_KEYS: Final = "key.converter"
 _NULLS: Final = f"{KEY}.replace.null.with.default"
 _READ: Final = (StringConverter, JsonConverter, TypedConverter, ByteArrayConverter)
 
 
-def check_converter(config: Mapping[str, str], worker_settings: Mapping[str, str]) -> None:
+def check_converters(
+    config: Mapping[str, str], worker_settings: Mapping[str, str], *, writes_keys: bool
+) -> None:
     """
     Args:
         worker_settings: say what holds where `config` names no converter.
+        writes_keys: a column has the records' keys.
 
     Raises:
-        ConfigError: values are of a converter that SparkFileSink does not read.
+        ConfigError: values, or keys that are written, are of a converter that SparkFileSink does
+            not read.
     """
-    name = converter_class(KEY, config, worker_settings)
-    found = CONVERTERS.get(name)
-    if found is None or not issubclass(found, _READ):
-        read = ", ".join(each.__name__ for each in _READ)
-        raise ConfigError.of(
-            KEY,
-            name,
-            f"SparkFileSink reads the bytes of the log itself, as {read} does, and no others. Use "
-            "SparkSink or DirectorySink, which take what any converter gives",
-        )
+    for key in (KEY, OF_KEYS) if writes_keys else (KEY,):
+        name = converter_class(key, config, worker_settings)
+        found = CONVERTERS.get(name)
+        if found is None or not issubclass(found, _READ):
+            read = ", ".join(each.__name__ for each in _READ)
+            raise ConfigError.of(
+                key,
+                name,
+                f"SparkFileSink reads the bytes of the log itself, as {read} does, and no others. "
+                "Use SparkSink or DirectorySink, which take what any converter gives",
+            )
     given = _settings(config, worker_settings)
     if has_envelope(config, worker_settings) and given.get(_NULLS, "").strip().lower() == "false":
         raise ConfigError.of(

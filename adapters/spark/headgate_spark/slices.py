@@ -382,7 +382,13 @@ class _Parser:
                 schema = self._renamed(schema, tuple(values))
             elif not values and rows and rows[-1].schema is not None:
                 schema, values = self._schema, dict.fromkeys(self._names)
-            metadata = {name: value_of(record) for name, value_of in self._metadata}
+            try:
+                metadata = {name: value_of(record) for name, value_of in self._metadata}
+            except UnicodeDecodeError as error:
+                why = f"{error.reason} at byte {error.start}"
+                text = f"the key at {_where(record)}, for the column _key, is not UTF-8: {why}"
+                self._bad(record.offset, text)
+                continue
             rows.append(_Row(record.offset, _where(record), schema, values, metadata))
         return rows
 
@@ -571,7 +577,7 @@ def _position(record: ConsumerRecord) -> int | str | None:
 
 
 _METADATA_VALUES: Mapping[str, Callable[[ConsumerRecord], Any]] = {
-    "key": lambda record: _text(record.key),
+    "key": lambda record: None if record.key is None else record.key.decode(),
     "topic": lambda record: record.topic,
     "partition": lambda record: record.partition,
     "offset": lambda record: record.offset,

@@ -11,7 +11,7 @@ from headgate_spark.file_sink import (
     results_in_order,
     target_folder,
 )
-from headgate_spark.readable import check_converter, has_envelope
+from headgate_spark.readable import check_converters, has_envelope
 
 
 def errors(**config: str) -> dict[str, list[str]]:
@@ -81,8 +81,19 @@ def test_a_converter_that_it_does_not_read_as_is_refused(tmp_path: Path, name: s
     (text,) = SparkFileSink.validate(config)["value.converter"]
     assert "SparkFileSink reads the bytes of the log itself" in text and "SparkSink" in text
     with pytest.raises(ConfigError, match="reads the bytes of the log itself"):
-        check_converter({}, {"value.converter": name})
-    check_converter({"value.converter": "Json"}, {"value.converter": name})
+        check_converters({}, {"value.converter": name}, writes_keys=False)
+    check_converters({"value.converter": "Json"}, {"value.converter": name}, writes_keys=False)
+
+
+def test_keys_that_are_written_are_of_such_a_converter_too(tmp_path: Path) -> None:
+    config = {"path": str(tmp_path), "key.converter": AVRO}
+    assert SparkFileSink.validate(config) == {}
+    for metadata in ("key", "offset, key"):
+        (errors,) = SparkFileSink.validate({**config, "columns.metadata": metadata}).values()
+        assert "for configuration key.converter: SparkFileSink reads the bytes" in errors[0]
+    assert SparkFileSink.validate({**config, "columns.metadata": "offset"}) == {}
+    with pytest.raises(ConfigError, match=r"key\.converter"):
+        check_converters({}, {"key.converter": AVRO}, writes_keys=True)
 
 
 @pytest.mark.parametrize("name", ["String", "Json", "TypedConverter", "ByteArrayConverter"])
@@ -98,7 +109,7 @@ def test_nulls_that_would_not_be_kept_are_refused(tmp_path: Path) -> None:
     assert SparkFileSink.validate({**config, "value.converter.schemas.enable": "false"}) == {}
     assert SparkFileSink.validate({**config, key: "true"}) == {}
     with pytest.raises(ConfigError, match="puts the default"):
-        check_converter({}, {"value.converter": "JsonConverter", key: "false"})
+        check_converters({}, {"value.converter": "JsonConverter", key: "false"}, writes_keys=False)
 
 
 def test_results_are_ordered_and_complete() -> None:

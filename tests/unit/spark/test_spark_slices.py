@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -249,6 +250,18 @@ def test_metadata_columns_never_hide_a_field(tmp_path: Path) -> None:
             "_timestamp": 1000,
         }
     ]
+
+
+def test_a_key_that_is_no_text_follows_the_tolerance_where_it_is_written(tmp_path: Path) -> None:
+    """It was written with escapes, as if it were another key."""
+    one, other = records(b"v", b"w")
+    given = [replace(one, key=b"k"), replace(other, key=b"\xff")]
+    refused = run(tmp_path, given, metadata=("key",))
+    assert refused.failed.startswith("the key at t-0 offset 2, for the column _key, is not UTF-8")
+    tolerated = run(tmp_path, given, metadata=("key",), tolerate=True)
+    assert (tolerated.records, tolerated.skipped) == (1, 1)
+    assert parquet(tmp_path, tolerated) == [{"value": "v", "_key": "k"}]
+    assert run(tmp_path, given).records == 2
 
 
 def test_a_value_that_is_no_text_follows_the_tolerance(tmp_path: Path) -> None:
