@@ -35,12 +35,13 @@ def check_converters(
         name = converter_class(key, config, worker_settings)
         found = CONVERTERS.get(name)
         if found is None or not issubclass(found, _READ):
-            read = ", ".join(each.__name__ for each in _READ)
+            *some, last = (each.__name__ for each in _READ)
             raise ConfigError.of(
                 key,
                 name,
-                f"SparkFileSink reads the bytes of the log itself, as {read} does, and no others. "
-                "Use SparkSink or DirectorySink, which take what any converter gives",
+                f"SparkFileSink reads the bytes of the log itself, as {', '.join(some)} and {last} "
+                "do, and no others. Use SparkSink or DirectorySink, which take what any converter "
+                "gives",
             )
     given = _settings(config, worker_settings)
     if has_envelope(config, worker_settings) and given.get(_NULLS, "").strip().lower() == "false":
