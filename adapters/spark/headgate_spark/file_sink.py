@@ -34,7 +34,7 @@ from headgate_spark.columns import DECLARED, NULL, Spelling, type_name, unite_co
 from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
-from headgate_spark.readable import KEY, check_converters, has_envelope
+from headgate_spark.readable import has_envelope, refusals
 from headgate_spark.sessions import Sessions, session_is_over
 from headgate_spark.skin import OtherVersionError, on_executors, refusal
 from headgate_spark.slices import (
@@ -140,7 +140,9 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._on_null: str = parsed["on.null.value"]
         self._tolerate = ErrorSettings.from_config(config).tolerate
         self._bad = BadRecords(self.context)
-        check_converters(config, self.context.worker_settings, writes_keys="key" in self._metadata)
+        writes_keys = "key" in self._metadata
+        for _, error in refusals(config, self.context.worker_settings, writes_keys=writes_keys):
+            raise error
         self._envelope = has_envelope(config, self.context.worker_settings)
         self._sessions = Sessions.of_task(self._remote(), self.context.worker_settings, shares=True)
         self._target.mkdir(parents=True, exist_ok=True)
@@ -496,12 +498,10 @@ class SparkFileSink(SinkConnector):
         else:
             if target is not None and (fault := folder_fault(target)):
                 errors["path"] = [fault]
-        try:
-            given = {key: text for key, text in config.items() if text is not None}
-            names = given.get("columns.metadata", "").split(",")
-            check_converters(given, {}, writes_keys="key" in map(str.strip, names))
-        except ConfigError as error:
-            errors[KEY] = [str(error)]
+        given = {key: text for key, text in config.items() if text is not None}
+        names = map(str.strip, given.get("columns.metadata", "").split(","))
+        for key, refused in refusals(given, {}, writes_keys="key" in names):
+            errors[key] = [str(refused)]
         return errors
 
     def start(self, config: Mapping[str, str]) -> None:

@@ -32,8 +32,10 @@ _NAME: Final = "commit-{:012}.json"
 _TOKEN: Final = re.compile(r"(.+)-(\d+)-(\d*)-[0-9a-f]{32}")
 _SIDE: Final = ("_SUCCESS",)
 """Files that Spark writes beside the data."""
-_SIDE_ANY: Final = re.compile(r"_SUCCESS|_metadata|_common_metadata|\..+\.crc")
-"""Files that Spark, or a library that Spark uses, writes or once wrote beside the data."""
+_BESIDE_DATA: Final = re.compile(r"_SUCCESS|_metadata|_common_metadata|\..+\.crc")
+"""Files that are found beside data of other writers, and go with it."""
+_OURS: Final = re.compile(r"commit-\d+\.json|\.draft-.+|staging")
+"""What is in the folder of the commits."""
 
 
 class FolderError(Exception):
@@ -115,14 +117,21 @@ class FolderLog:
         """As `others`, each of which is a file of data, or was written beside one.
 
         Raises:
-            FolderError: one is of another kind, so that the folder may be no folder of data.
+            FolderError: one is of another kind, so that the folder may be no folder of data; or
+                another sink of ours writes there.
         """
+        for name in self._files.list(FOLDER):
+            if not _OURS.fullmatch(name):
+                raise FolderError(
+                    f"write.mode is overwrite, and {self._root / FOLDER / name} says that another "
+                    "sink writes to this folder: give the sink a path of its own"
+                )
         found = self.others()
         for file in found:
             path = Path(file)
             partitions = all("=" in part for part in path.parent.parts)
             is_data = any(ending in path.suffixes for ending in endings)
-            is_side = _SIDE_ANY.fullmatch(path.name) is not None
+            is_side = _BESIDE_DATA.fullmatch(path.name) is not None
             if not partitions or not (is_data or is_side) or (self._root / path).is_symlink():
                 raise FolderError(
                     f"write.mode is overwrite, and {self._root / file} is not a file of rows that "

@@ -5,7 +5,7 @@ JsonConverter write. What another converter would make of them is refused by nam
 text for many a value, and would come out as that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from headgate.connector.config import ConfigError
@@ -19,38 +19,34 @@ _NULLS: Final = f"{KEY}.replace.null.with.default"
 _READ: Final = (StringConverter, JsonConverter, TypedConverter, ByteArrayConverter)
 
 
-def check_converters(
+def refusals(
     config: Mapping[str, str], worker_settings: Mapping[str, str], *, writes_keys: bool
-) -> None:
-    """
+) -> Iterator[tuple[str, ConfigError]]:
+    """Settings by which values, or keys that are written, are of a converter that SparkFileSink
+    does not read, and what to say of each.
+
     Args:
         worker_settings: say what holds where `config` names no converter.
         writes_keys: a column has the records' keys.
-
-    Raises:
-        ConfigError: values, or keys that are written, are of a converter that SparkFileSink does
-            not read.
     """
     for key in (KEY, OF_KEYS) if writes_keys else (KEY,):
         name = converter_class(key, config, worker_settings)
         found = CONVERTERS.get(name)
         if found is None or not issubclass(found, _READ):
             *some, last = (each.__name__ for each in _READ)
-            raise ConfigError.of(
-                key,
-                name,
+            text = (
                 f"SparkFileSink reads the bytes of the log itself, as {', '.join(some)} and {last} "
                 "do, and no others. Use SparkSink or DirectorySink, which take what any converter "
-                "gives",
+                "gives"
             )
+            yield key, ConfigError.of(key, name, text)
     given = _settings(config, worker_settings)
     if has_envelope(config, worker_settings) and given.get(_NULLS, "").strip().lower() == "false":
-        raise ConfigError.of(
-            _NULLS,
-            given[_NULLS],
+        text = (
             "SparkFileSink puts the default of a field in place of its null. Use SparkSink or "
-            "DirectorySink to keep nulls",
+            "DirectorySink to keep nulls"
         )
+        yield _NULLS, ConfigError.of(_NULLS, given[_NULLS], text)
 
 
 def has_envelope(config: Mapping[str, str], worker_settings: Mapping[str, str]) -> bool:

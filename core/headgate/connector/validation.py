@@ -347,8 +347,8 @@ def no_transforms(config: Config) -> str:
         return ""
     return (
         f"Invalid value {named} for configuration transforms: a sink of planned batches reads the "
-        "log itself, and no transform would change its records. Leave transforms out, or use a "
-        "sink that takes records, such as SparkSink or DirectorySink."
+        "log itself, and no transform would change its records. Leave transforms out, or use "
+        "another sink."
     )
 
 

@@ -264,6 +264,17 @@ def test_an_overwrite_removes_nothing_but_files_of_rows(tmp_path: Path, name: st
     assert (tmp_path / name).exists() and (tmp_path / "part-0-old.snappy.parquet").exists()
 
 
+@pytest.mark.parametrize("name", ["owner.json", "t-0-0.json", "t-0-000000000000.json"])
+def test_an_overwrite_leaves_the_folder_of_another_sink_alone(tmp_path: Path, name: str) -> None:
+    """As DirectorySink and SparkFileSink keep theirs: its rows would be gone for it."""
+    old_files(tmp_path)
+    (tmp_path / "_headgate/staging").mkdir(parents=True)
+    (tmp_path / "_headgate" / name).touch()
+    with pytest.raises(FolderError, match=f"{name} says that another sink writes to this folder"):
+        target(tmp_path, mode=WriteMode.OVERWRITE)
+    assert numbers(tmp_path) == [100, 101, 102]
+
+
 def test_an_overwrite_follows_no_links(tmp_path: Path) -> None:
     some_file(tmp_path, "elsewhere/part-0.parquet", 7)
     root = tmp_path / "out"

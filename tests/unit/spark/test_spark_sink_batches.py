@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.connector.api import DataError, RetriableError, SinkRecord
+from headgate.connector.config import ConfigError
 from headgate.ports import ConsumerRecord, TopicPartition, TransportError
 from headgate_spark.alterations import look
 from headgate_spark.entries import STAGING
@@ -90,6 +91,20 @@ def entries(target: Path) -> list[tuple[int, int, int]]:
     """Start, end and records of each batch."""
     chain = look(LocalFiles(target)).entries(PLACE)
     return [(entry.start, entry.end, entry.records) for entry in chain]
+
+
+@pytest.mark.parametrize(
+    ("key", "more"), [("value.converter", {}), ("key.converter", {"columns.metadata": "key"})]
+)
+def test_a_worker_whose_converter_it_does_not_read_as_fails_it(
+    tmp_path: Path, key: str, more: dict[str, str]
+) -> None:
+    """The config may name none, and then the worker's holds, which a validation does not see."""
+    made = Here()
+    made.context = Context(Log(end=1))
+    made.context.worker_settings = {"spark.remote": "sc://nowhere", key: "AvroConverter"}
+    with pytest.raises(ConfigError, match=f"AvroConverter for configuration {key}"):
+        made.start({"path": str(tmp_path), **more})
 
 
 def test_a_topic_that_has_lost_its_beginning_is_read_from_what_is_left(tmp_path: Path) -> None:
