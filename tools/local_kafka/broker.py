@@ -55,8 +55,9 @@ class Broker(OnJvm):
     A broker that is killed with its controller in it can leave a transaction without an end, which
     readers wait at for good: started again it finds the end decided, and while the controller has
     it for gone, its registration being the dead one's, the transaction's partitions seem deleted
-    and are passed over. Where that must not be, give it an `own_controller`: `kill` leaves that
-    alone, and `start` waits until it has taken the dead one out.
+    and are passed over (KAFKA-20734). Where that must not be, give it an `own_controller`: `kill`
+    leaves that alone, and `start` waits until it has taken the dead one out. The same can happen to
+    a broker that is frozen for longer than `broker.session.timeout.ms`.
 
     Args:
         folder: for its data, settings and log; a broker that was there before goes on.

@@ -27,6 +27,7 @@ from headgate.ports import (
     TransportError,
     ValueColumn,
 )
+from headgate_kafka.clients.let_go import letting_go
 from headgate_kafka.clients.side_call import SideCall
 from headgate_kafka.failures import (
     NO_RIGHT,
@@ -41,7 +42,14 @@ from headgate_kafka.failures import (
 from headgate_kafka.records.consumer import metadata_age_s
 from headgate_kafka.records.first_contact import connect
 from headgate_kafka.records.partition_choice import BY_KEY, PartitionChoice
-from headgate_kafka.records.producing import NOW, described, moved, produce_values
+from headgate_kafka.records.producing import (
+    NOW,
+    abort_when_sent,
+    described,
+    moved,
+    placed,
+    produce_values,
+)
 
 INIT_MS: Final = 30_000
 COMMIT_MS: Final = 30_000
@@ -179,6 +187,7 @@ class TransactionalProducer(BaseProducer):
         """Why the open transaction must not be committed."""
         self._beside = SideCall()
 
+    @letting_go
     def connect(self) -> None:
         self._get_in_touch()
 
@@ -188,6 +197,7 @@ class TransactionalProducer(BaseProducer):
             self._in_touch = connect(client, self._offset_topics.topic)
         return client
 
+    @letting_go
     def init(self) -> None:
         """
         Raises:
@@ -234,6 +244,7 @@ class TransactionalProducer(BaseProducer):
             self._drop()
             raise self._contact.error(f"{self._id} could not be initialised")
 
+    @letting_go
     def send(self, records: Sequence[ProducerRecord]) -> None:
         """
         Raises:
@@ -280,6 +291,7 @@ class TransactionalProducer(BaseProducer):
         self._sent += len(records)
         self._try(lambda: client.poll(0))
 
+    @letting_go
     def send_values(self, column: ValueColumn) -> None:
         """As `send`, with less to do for each."""
         if self._keeps_places or not column.values:
@@ -319,7 +331,7 @@ class TransactionalProducer(BaseProducer):
         record can be given another partition."""
         if again == AGAIN_MAX or not moved(failed, record):
             what = described(record, kafka_error(failed))
-            raise _placed(self._unsent(failed, what), index) from None
+            raise placed(self._unsent(failed, what), index) from None
         try:
             turns[record.topic] = self._choice.choose_again(record.topic)
         except TransportError as error:
@@ -328,12 +340,14 @@ class TransactionalProducer(BaseProducer):
     def acks(self) -> Sequence[Ack]:
         raise ValueError(f"{self._id} is transactional: its records are committed")
 
+    @letting_go
     def commit(self, offsets: Offsets) -> None:
         client = self._complete(offsets)
         if client is not None:
             self._finish(client)
             self._committed()
 
+    @letting_go
     def begin_commit(self, offsets: Offsets) -> Callable[[], None] | None:
         client = self._complete(offsets)
         if client is None:
@@ -345,6 +359,7 @@ class TransactionalProducer(BaseProducer):
             self._committed()
             return None
 
+        @letting_go
         def end() -> None:
             finished()
             self._committed()
@@ -397,25 +412,34 @@ class TransactionalProducer(BaseProducer):
                 if not late or time.monotonic() >= until:
                     raise self._failed(failed, "the transaction") from None
 
+    @letting_go
     def abort(self) -> None:
+        """
+        Raises:
+            TransportError: it stays open until another producer takes the id, or it times out.
+        """
         client = self._client
         if client is None or self._began_at is None or self._over is not None:
             self._ended()
             return
         try:
-            _abort(client, COMMIT_MS / 1000)
+            if why := abort_when_sent(client, COMMIT_MS / 1000):
+                self._over = self._contact.error(f"{self._id} is left open, not aborted: {why}")
+                self._client = None  # else it would go on by itself
+                raise self._over
         except (KafkaException, SystemError) as failed:
             problem = self._failed(failed, "the abort")
             if isinstance(problem, TransportError):
                 raise problem from None
         self._ended()
 
+    @letting_go
     def close(self) -> None:
         client = self._client
         if client is not None and self._began_at is not None and self._over is None:
             # Else it stays open until it is fenced or times out.
             with suppress(KafkaException, SystemError):
-                _abort(client, CLOSE_MS / 1000)
+                abort_when_sent(client, CLOSE_MS / 1000)
         self._drop()
         self._beside.close()
 
@@ -471,7 +495,8 @@ class TransactionalProducer(BaseProducer):
         elif error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
             self._over = TransactionOverError(str(self._contact.error(what, error)))
         elif error is not None and error.txn_requires_abort():
-            self._over = self._aborted(self._client, what, error)
+            self._over = self._given_up(self._client, what, error)
+            self._client = None  # else it would go on by itself
         elif error is None or error.retriable() or error.code() == KafkaError._TIMED_OUT:
             return self._contact.error(what, error)
         else:
@@ -482,11 +507,12 @@ class TransactionalProducer(BaseProducer):
             return TransactionOverError(f"{self._refused}; abort it")
         return self._over
 
-    def _aborted(self, client: Producer, what: str, error: KafkaError) -> Exception:
-        """Where no record was refused the task is to start anew: it may well succeed."""
-        # After the abort librdkafka would refuse the next one too.
-        with suppress(KafkaException, SystemError):
-            client.abort_transaction(CLOSE_MS / 1000)
+    def _given_up(self, client: Producer, what: str, error: KafkaError) -> Exception:
+        """Where no record was refused the task is to start anew: it may well succeed. What is left
+        open then, the next `init` ends, which raises the epoch (`abort_when_sent`)."""
+        if error.code() not in UNDELIVERED:
+            with suppress(KafkaException, SystemError):
+                abort_when_sent(client, CLOSE_MS / 1000)
         if error.code() == KafkaError._AUTHENTICATION:
             # It was let in when it began: a session that ended too soon to be renewed passes, too.
             return self._contact.error(
@@ -497,7 +523,7 @@ class TransactionalProducer(BaseProducer):
         if moved or error.code() in UNDELIVERED | UNKNOWN_TOPIC:
             why = moved or "its records could not be delivered"
             return self._contact.error(
-                f"{what} was aborted: {why}; nothing of it is visible", error
+                f"{what} was given up: {why}; nothing of it is visible", error
             )
         told = self._contact.error(
             f"{what} was aborted: a record was refused, for instance as larger than the "
@@ -564,17 +590,3 @@ class TransactionalProducer(BaseProducer):
         self._client, self._ready, self._over = None, False, None
         self._in_touch = False
         self._ended()
-
-
-def _abort(client: Producer, timeout_s: float) -> None:
-    """librdkafka asks for the end as soon as it has begun to add a partition. If the coordinator
-    knows of none yet, it refuses (INVALID_TXN_STATE), which ends the producer; and what it adds
-    after that stays open. Once a record is acknowledged it knows: librdkafka issue 4849."""
-    client.flush(timeout_s / 2)
-    client.abort_transaction(timeout_s / 2)
-
-
-def _placed(problem: Exception, place: int) -> Exception:
-    if isinstance(problem, TransactionOverError):
-        problem.place = place
-    return problem

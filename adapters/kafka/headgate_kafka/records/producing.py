@@ -6,8 +6,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headgate.log.value_columns import headers_of
-from headgate.ports import ProducerRecord, ValueColumn
-from headgate_kafka.failures import UNKNOWN_TOPIC, kafka_error
+from headgate.ports import ProducerRecord, TransactionOverError, ValueColumn
+from headgate_kafka.failures import UNDELIVERED, UNKNOWN_TOPIC, kafka_error
 
 NOW: Final = 0
 """The timestamp for which librdkafka takes the time of sending."""
@@ -76,3 +76,44 @@ def produce_whole(
         )
     else:
         client.produce(record.topic, record.value, record.key, partition, report, report, stamp)
+
+
+def abort_when_sent(client: Producer, timeout_s: float) -> str:
+    """Abort the open transaction if all its records have arrived.
+
+    Else it stays open until another producer takes its transactional id, or until it times out.
+    What is under way to a slow broker could arrive after the abort, by the same epoch. And where
+    records were given up, librdkafka asks for a new epoch after the abort. Of a producer that was
+    overtaken and does not know it yet, brokers take that, and end the transaction of its heir.
+
+    librdkafka asks for the end as soon as it has begun to add a partition. If the coordinator
+    knows of none yet, it refuses (INVALID_TXN_STATE), which ends the producer; and what it adds
+    after that stays open. Once a record is acknowledged it knows: librdkafka issue 4849.
+
+    Returns:
+        Why it was not aborted; empty: it was.
+    """
+    if left := client.flush(timeout_s / 2):
+        return f"{left} records are still under way"
+    if _gave_up(client):
+        return "records could not be delivered"
+    client.abort_transaction(timeout_s / 2)
+    return ""
+
+
+def _gave_up(client: Producer) -> bool:
+    """Whether records of the open transaction could not be delivered. librdkafka tells the state of
+    a transaction to whoever asks for what that state does not allow, such as another one."""
+    try:
+        client.begin_transaction()
+    except (KafkaException, SystemError) as told:
+        error = kafka_error(told)
+        return error is not None and error.txn_requires_abort() and error.code() in UNDELIVERED
+    return False
+
+
+def placed(problem: Exception, place: int) -> Exception:
+    """The problem, told the place of its record in the batch."""
+    if isinstance(problem, TransactionOverError):
+        problem.place = place
+    return problem

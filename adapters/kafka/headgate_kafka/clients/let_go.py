@@ -1,0 +1,50 @@
+"""Errors that keep no client alive.
+
+The traceback of an exception holds the local variables of each frame that it came through, so a
+client of librdkafka lives for as long as anybody has an exception that came from it. A client that
+lives goes on by itself. One that was to abort a transaction does so once its brokers are back: it
+asks for a new epoch, which ends the transaction of the producer that came after it. Seen with
+librdkafka 2.16.0 and brokers 4.1.
+"""
+
+import sys
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+
+
+def letting_go(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    """The decorated call, whose exceptions hold no local variable of what it called."""
+
+    @wraps(call)
+    def made(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
+        handled = sys.exception()
+        try:
+            return call(*given, **named)
+        except BaseException as error:
+            let_go(error, handled)
+            raise
+
+    return made
+
+
+def let_go(error: BaseException, handled: BaseException | None = None) -> None:
+    """Drop the local variables of all finished frames that `error` came through, and those of the
+    exceptions that it was raised for.
+
+    Args:
+        handled: what the caller was handling already; it is left alone.
+    """
+    todo: list[BaseException | None] = [error]
+    seen = {id(handled)}
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        traceback.clear_frames(one.__traceback__)
+        todo += [one.__cause__, one.__context__]

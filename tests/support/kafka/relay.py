@@ -1,0 +1,82 @@
+"""A relay before a broker, which holds back requests of one kind of one client."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+INIT_PRODUCER_ID = 22
+
+
+@dataclass
+class Relay:
+    """`port` is what the broker is to advertise."""
+
+    listener: socket.socket
+    broker_port: int
+    held: threading.Event = field(default_factory=threading.Event)
+    """A request is being held back, or was."""
+    _let: threading.Event = field(default_factory=threading.Event)
+    _kind: tuple[int, bytes] | None = None
+
+    @property
+    def port(self) -> int:
+        return int(self.listener.getsockname()[1])
+
+    def hold(self, api_key: int, client_id: str) -> None:
+        """Requests of this kind from now on, until `release`."""
+        self.held.clear()
+        self._let.clear()
+        self._kind = api_key, client_id.encode()
+
+    def release(self) -> None:
+        self._kind = None
+        self._let.set()
+
+    def serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                broker = socket.create_connection(("127.0.0.1", self.broker_port))
+                for ask in (lambda c=client, b=broker: self._requests(c, b),
+                            lambda c=client, b=broker: _answers(b, c)):  # fmt: skip
+                    threading.Thread(target=ask, daemon=True).start()
+
+    def _requests(self, client: socket.socket, broker: socket.socket) -> None:
+        with contextlib.suppress(OSError), client.makefile("rb") as asked:
+            while size := asked.read(4):
+                request = asked.read(int.from_bytes(size))
+                if self._kind == _kind_of(request):
+                    self.held.set()
+                    self._let.wait(30)
+                broker.sendall(size + request)
+        _end(broker)
+
+
+def _kind_of(request: bytes) -> tuple[int, bytes]:
+    """API key and client id."""
+    length = max(0, int.from_bytes(request[8:10], signed=True))
+    return int.from_bytes(request[:2]), request[10 : 10 + length]
+
+
+def _answers(broker: socket.socket, client: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while answer := broker.recv(65536):
+            client.sendall(answer)
+    _end(client)
+
+
+def _end(side: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        side.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def relay_to(broker_port: int) -> Iterator[Relay]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        relay = Relay(listener, broker_port)
+        threading.Thread(target=relay.serve, daemon=True).start()
+        yield relay
+        relay.release()
+        _end(listener)
