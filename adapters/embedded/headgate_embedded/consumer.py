@@ -214,6 +214,7 @@ class EmbeddedConsumer:
         places = [place for place in self._positions if place not in self._paused]
         if limit <= 0 or not places or (self._exhausted and not self._watch.changed()):
             return []
+        self._exhausted = False  # until nothing is found: what is left needs no change to be found
         records: list[ConsumerRecord] = []
         for place in places:
             ready = self._ready.pop(place, None)
