@@ -445,7 +445,7 @@ class DirectoryTask(SourceTask):
         return self._on_bad_file == "fail"
 
     def _at(self, file: File, position: int, reason: str) -> str:
-        unit = "row" if file.is_parquet else "byte"
+        unit = "row" if file.counts_rows else "byte"
         return f"{self._shown_path(file.name)} at {unit} {position}: {reason}"
 
     # -- what is not as it was --

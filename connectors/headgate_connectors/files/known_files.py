@@ -12,7 +12,7 @@ from headgate_connectors.files.file_tree import FilePath, Stat
 from headgate_connectors.files.input import stat_of
 from headgate_connectors.files.reader import Reader
 from headgate_connectors.files.server import UnreachableError
-from headgate_connectors.files.source_config import Kind
+from headgate_connectors.files.source_config import COLUMNAR, Kind
 
 
 class State(Enum):
@@ -119,8 +119,9 @@ class File:
             return None
 
     @property
-    def is_parquet(self) -> bool:
-        return self.kind.format == "parquet"
+    def counts_rows(self) -> bool:
+        """Whether positions in it are rows; else they are bytes."""
+        return self.kind.format in COLUMNAR
 
 
 def partition_of(name: str, was: str) -> dict[str, str]:

@@ -23,10 +23,15 @@ FORMATS = {
     ".tsv": "tsv",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".orc": "orc",
     ".txt": "lines",
     ".log": "lines",
 }
 UNREAD_COMPRESSIONS = (".zip", ".xz", ".lz4", ".snappy", ".sz", ".br", ".7z", ".lzo", ".rar")
+COLUMNAR = ("parquet", "arrow", "orc")
+"""Formats that compress by themselves, whose offsets count rows."""
 SKIPPED_PREFIXES = (".", "_")
 SKIPPED_SUFFIXES = (".tmp", ".part")
 _PLACE = re.compile(r"\$\{(\w+)\}")
@@ -106,7 +111,7 @@ def _config() -> ConfigDef:
         "format",
         Type.STRING,
         "auto",
-        one_of("auto", "jsonl", "json", "lines", "csv", "tsv", "parquet"),
+        one_of("auto", "jsonl", "json", "lines", "csv", "tsv", *COLUMNAR),
         Importance.MEDIUM,
         "Format of all files. The format 'auto' goes by the extension: "
         f"{', '.join(f'{end} {name}' for end, name in FORMATS.items())}. Files with another "
@@ -271,7 +276,7 @@ def _define_pace(keys: ConfigDef) -> None:
         "batch.size",
         2000,
         "The maximum number of records the source task can read each time it is polled. Where the "
-        "log keeps rows of Parquet files as batches, 65,536 unless this is set",
+        "log keeps rows of Parquet, Arrow and ORC files as batches, 65,536 unless this is set",
         at_least(1),
         Type.INT,
     )
@@ -400,7 +405,7 @@ class Choice:
             compression = None
         if by_name is not None:
             end = path.with_suffix("").suffix.lower()
-        if compression is None and end in UNREAD_COMPRESSIONS and self._format != "parquet":
+        if compression is None and end in UNREAD_COMPRESSIONS and self._format not in COLUMNAR:
             known = ", ".join(COMPRESSIONS.values())
             return f"files ending in {end!r} are left alone, such as {name}: read are {known}"
         format = FORMATS.get(end) if self._format == "auto" else self._format
@@ -408,9 +413,10 @@ class Choice:
             shown = path.suffix if by_name is None else "".join(path.suffixes[-2:])
             which = f"ending in {shown!r}" if shown else "without an extension"
             return f"files {which} are left alone, such as {name}: set format"
-        if format == "parquet" and by_name is not None:
-            return f"compressed Parquet files are left alone, such as {name}: decompress them"
-        return Kind(format, None if format == "parquet" else compression)
+        if format in COLUMNAR and by_name is not None:
+            what = "Parquet" if format == "parquet" else "ORC" if format == "orc" else "Arrow"
+            return f"compressed {what} files are left alone, such as {name}: decompress them"
+        return Kind(format, None if format in COLUMNAR else compression)
 
     def topic(self, name: str) -> str:
         """

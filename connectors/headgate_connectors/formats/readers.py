@@ -42,7 +42,7 @@ def open_reader(
     compression: str | None,
     options: ReadOptions,
 ) -> Reader:
-    """A reader of `format` (lines, jsonl, json, csv, tsv, parquet) that goes on at a source offset.
+    """A reader of `format` (one of `source_config.FORMATS`) that goes on at a source offset.
 
     Raises:
         FileFault: the file was truncated or replaced since the offset was taken, or is corrupt.
@@ -52,6 +52,11 @@ def open_reader(
         from headgate_connectors.formats.parquet_file import ParquetReader
 
         return ParquetReader(path, offset)
+    if format in ("arrow", "orc"):
+        from headgate_connectors.formats import arrow_files
+
+        made = arrow_files.ArrowReader if format == "arrow" else arrow_files.OrcReader
+        return made(path, offset)
     opened = open_input(path, offset, compression)
     try:
         if opened.position == 0:
