@@ -13,8 +13,8 @@ from headgate.connector.registry_converters import AvroForm
 from headgate.connector.schema import Schema, SchemaAndValue
 from headgate.connector.schema_registry import AVRO, RegisteredSchema
 from headgate.java.json import dumps
-from headgate_registry.avro_read import reader_of
 from headgate_registry.avro_schema import avro_of
+from headgate_registry.avro_stream import parsed_schema, stream_reader
 from headgate_registry.avro_tree import Tree, tree_of, tree_of_text
 from headgate_registry.avro_write import Encode, Encoders
 from headgate_registry.base import FormatConverter, Read, Written
@@ -43,31 +43,16 @@ class Working(FormatConverter, registry_converters.AvroConverter):
         return self._writer(schema, self._tree(target))
 
     def reader(self, found: RegisteredSchema) -> Read:
-        tree = self._tree(found)
-        reader = reader_of(tree)
-        parsed = _parsed(tree)
-        schema, decode = reader.schema, reader.decode
+        schema, next_value = stream_reader(self._tree(found))
 
         def read(data: bytes) -> SchemaAndValue:
             stream = io.BytesIO(data)
-            try:
-                value: Any = fastavro.schemaless_reader(
-                    stream,
-                    parsed,
-                    None,
-                    return_record_name=True,
-                    return_record_name_override=True,
-                )
-            except Exception as error:  # EOFError, IndexError, UnicodeDecodeError and others
-                raise DataError(
-                    f"these {len(data)} bytes are no Avro of their schema: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
+            value = next_value(stream, f"these {len(data)} bytes")
             if stream.tell() != len(data):
                 raise DataError(
                     f"{len(data) - stream.tell()} bytes are left behind the value, expected none"
                 )
-            return SchemaAndValue(schema, value if decode is None else decode(value))
+            return SchemaAndValue(schema, value)
 
         return read
 
@@ -82,7 +67,7 @@ class Working(FormatConverter, registry_converters.AvroConverter):
 
     def _writer(self, schema: Schema, tree: Tree) -> Callable[[Any], bytes]:
         encode = Encoders(tree, keep_nulls=self._keep_nulls).of(schema.as_required(), tree.root)
-        return _Writer(tree, encode, _parsed(tree))
+        return _Writer(tree, encode, parsed_schema(tree))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +85,3 @@ class _Writer:
         except Exception as error:  # ValueError, TypeError, UnicodeEncodeError and others
             raise DataError(f"the value has no form in Avro: {error}") from error
         return stream.getvalue()
-
-
-def _parsed(tree: Tree) -> Any:
-    try:
-        return fastavro.parse_schema(tree.bare)
-    except Exception as error:  # its own exceptions, KeyError, TypeError
-        raise DataError(f"no schema of Avro: {error}") from error

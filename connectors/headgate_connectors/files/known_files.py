@@ -12,7 +12,7 @@ from headgate_connectors.files.file_tree import FilePath, Stat
 from headgate_connectors.files.input import stat_of
 from headgate_connectors.files.reader import Reader
 from headgate_connectors.files.server import UnreachableError
-from headgate_connectors.files.source_config import COLUMNAR, Kind
+from headgate_connectors.files.source_config import BY_ROWS, Kind
 
 
 class State(Enum):
@@ -121,7 +121,7 @@ class File:
     @property
     def counts_rows(self) -> bool:
         """Whether positions in it are rows; else they are bytes."""
-        return self.kind.format in COLUMNAR
+        return self.kind.format in BY_ROWS
 
 
 def partition_of(name: str, was: str) -> dict[str, str]:

@@ -26,11 +26,17 @@ FORMATS = {
     ".arrow": "arrow",
     ".feather": "arrow",
     ".orc": "orc",
+    ".avro": "avro",
     ".txt": "lines",
     ".log": "lines",
 }
 UNREAD_COMPRESSIONS = (".zip", ".xz", ".lz4", ".snappy", ".sz", ".br", ".7z", ".lzo", ".rar")
-COLUMNAR = ("parquet", "arrow", "orc")
+BY_ROWS: Final[Mapping[str, str]] = {
+    "parquet": "Parquet",
+    "arrow": "Arrow",
+    "orc": "ORC",
+    "avro": "Avro",
+}
 """Formats that compress by themselves, whose offsets count rows."""
 SKIPPED_PREFIXES = (".", "_")
 SKIPPED_SUFFIXES = (".tmp", ".part")
@@ -111,7 +117,7 @@ def _config() -> ConfigDef:
         "format",
         Type.STRING,
         "auto",
-        one_of("auto", "jsonl", "json", "lines", "csv", "tsv", *COLUMNAR),
+        one_of("auto", "jsonl", "json", "lines", "csv", "tsv", *BY_ROWS),
         Importance.MEDIUM,
         "Format of all files. The format 'auto' goes by the extension: "
         f"{', '.join(f'{end} {name}' for end, name in FORMATS.items())}. Files with another "
@@ -405,7 +411,7 @@ class Choice:
             compression = None
         if by_name is not None:
             end = path.with_suffix("").suffix.lower()
-        if compression is None and end in UNREAD_COMPRESSIONS and self._format not in COLUMNAR:
+        if compression is None and end in UNREAD_COMPRESSIONS and self._format not in BY_ROWS:
             known = ", ".join(COMPRESSIONS.values())
             return f"files ending in {end!r} are left alone, such as {name}: read are {known}"
         format = FORMATS.get(end) if self._format == "auto" else self._format
@@ -413,10 +419,10 @@ class Choice:
             shown = path.suffix if by_name is None else "".join(path.suffixes[-2:])
             which = f"ending in {shown!r}" if shown else "without an extension"
             return f"files {which} are left alone, such as {name}: set format"
-        if format in COLUMNAR and by_name is not None:
-            what = "Parquet" if format == "parquet" else "ORC" if format == "orc" else "Arrow"
+        what = BY_ROWS.get(format)
+        if what is not None and by_name is not None:
             return f"compressed {what} files are left alone, such as {name}: decompress them"
-        return Kind(format, None if format in COLUMNAR else compression)
+        return Kind(format, None if what is not None else compression)
 
     def topic(self, name: str) -> str:
         """

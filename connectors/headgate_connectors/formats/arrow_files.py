@@ -18,7 +18,7 @@ class _InTurn(GroupedReader):
         self._table: Any = None
         """The group that was read last."""
         self._start = self._end = 0
-        """Its rows."""
+        """Rows of it: from the first to behind the last."""
 
     @abstractmethod
     def _group(self, number: int) -> Any:

@@ -57,6 +57,10 @@ def open_reader(
 
         made = arrow_files.ArrowReader if format == "arrow" else arrow_files.OrcReader
         return made(path, offset)
+    if format == "avro":
+        from headgate_connectors.formats.avro_file import AvroReader
+
+        return AvroReader(path, offset)
     opened = open_input(path, offset, compression)
     try:
         if opened.position == 0:

@@ -38,8 +38,10 @@ ADAPTERS = (
 MAY_IMPORT = {
     "headgate": {"headgate"},
     **{adapter: {"headgate", adapter} for adapter in ADAPTERS},
-    # The table of Arrow's types serves no port: whoever has Arrow data reads it.
-    "headgate_connectors": {"headgate", "headgate_arrow", "headgate_connectors"},
+    # The tables of Arrow's and Avro's types serve no port: whoever has such data reads it.
+    "headgate_connectors": {
+        *("headgate", "headgate_arrow", "headgate_registry", "headgate_connectors"),
+    },
     "headgate_embedded": {"headgate", "headgate_arrow", "headgate_embedded"},
     # Connectors that run on Spark share types, tables and manifests with those that do not.
     "headgate_spark": {"headgate", "headgate_arrow", "headgate_connectors", "headgate_spark"},
