@@ -29,7 +29,7 @@ publishes files that were taken back (doubling).
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headgate.ports import TopicPartition
@@ -115,6 +115,11 @@ class Look:
         """Entries that hold, in order; each begins where the one before it ends, or where users set
         the partition since."""
         return list(self._holding(partition, self._places.get(partition, ())))
+
+    def without(self, partition: TopicPartition, known: Container[_Place]) -> list[Entry]:
+        """Entries that hold and are at none of these places. Reads no others."""
+        places = [one for one in self._places.get(partition, ()) if one not in known]
+        return list(self._holding(partition, places))
 
     def last(self, partition: TopicPartition) -> Entry | None:
         """The last that holds. Reads few, however many there are."""

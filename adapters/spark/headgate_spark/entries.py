@@ -15,6 +15,8 @@ STAGING = "_headgate/staging"
 VERSION = 1
 ENTRY_NAME = re.compile(r"(.+)-(\d+)-(\d+)(?:\.(\d+))?\.json")
 """Groups: topic, partition, start, era if it is not 0."""
+PUBLISHED_NAME = re.compile(r"(.+)-(\d+)-(\d+)-(\d+)(?:\.(\d+))?\.[a-z]+")
+"""Groups: topic, partition, start, number, era if it is not 0."""
 DRAFT_NAME = re.compile(r"\.draft-(\d+)-.+")
 """Name of a draft, which may become an entry; group: era."""
 STAGED_NAME = re.compile(r"(.+)-(\d+)-(\d+)-\d+-[0-9a-f]{32}\.[a-z]+")

@@ -34,6 +34,7 @@ from headgate_spark.columns import DECLARED, NULL, Spelling, type_name, unite_co
 from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
+from headgate_spark.missing_output import MissingOutput
 from headgate_spark.readable import has_envelope, refusals
 from headgate_spark.sessions import Sessions, session_is_over
 from headgate_spark.skin import OtherVersionError, on_executors, refusal
@@ -70,8 +71,9 @@ def config_def() -> ConfigDef:
                 "How long records may wait for others to share their batch, unless it is full.")
         .define("on.missing.output", Type.STRING, "fail", one_of("fail", "rewrite", "accept"), low,
                 "What to do if the folder has nothing of a topic partition although records of it "
-                "were committed. Choose 'fail' to fail the task, 'rewrite' to write what the log "
-                "still has from its beginning, 'accept' to go on without those records.")
+                "were committed, or has lost files. Choose 'fail' to fail the task, 'rewrite' to "
+                "write what the log still has from its beginning (where only some files are gone "
+                "it fails, too), 'accept' to go on without those records.")
         .define("columns.case", Type.STRING, "merge", one_of("merge", "keep"), low,
                 "What becomes of fields that differ from a column in case only, such as id and ID, "
                 "which Spark, Hive and DuckDB take for one. Choose 'merge' to write them to the "
@@ -120,10 +122,6 @@ class ColumnTypeError(Exception):
     """The folder has a column with another type than the one that is declared."""
 
 
-class OutputMissingError(Exception):
-    """The folder has not what was committed to it."""
-
-
 class SparkFileSinkTask(PlannedSinkTask):
     """The one task of a `SparkFileSink`."""
 
@@ -134,7 +132,6 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._records_max: int = parsed["batch.records.max"]
         self.batch_interval_ms = parsed["batch.interval.ms"]
         self._interval_s: float = self.batch_interval_ms / 1000
-        self._on_missing: str = parsed["on.missing.output"]
         self._metadata: tuple[str, ...] = tuple(dict.fromkeys(parsed["columns.metadata"]))
         self._merges_case: bool = parsed["columns.case"] == "merge"
         self._on_null: str = parsed["on.null.value"]
@@ -148,19 +145,24 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._target.mkdir(parents=True, exist_ok=True)
         self._files = LocalFiles(self._target)
         self._manifest = Manifest(self._files, self.context.log, self.context.group)
+        on_missing: str = parsed["on.missing.output"]
+        self._missing = MissingOutput(self._manifest, str(self._target), on_missing)
         self._starts: dict[TopicPartition, int] = {}
         self._declared = declared_columns(parsed["columns.types"] or ())
         self._columns = dict(self._declared)
         self._last_batch = time.monotonic() - self._interval_s
-        self._resumed = self._told_missing = self._told_case = False
+        self._resumed = self._told_case = False
+        self._last_file: str | None = None
+        """Published by this process."""
         self._untidy = True
         """Staged files may lie about that were never committed."""
 
     def run_batch(self) -> int:
         """Plan, run and commit one batch; see `PlannedSinkTask.run_batch`."""
-        if self._resumed and any(self._starts.values()) and not self._files.exists(FOLDER):
+        if self._resumed and any(self._starts.values()) and not self._has_last():
             self._resumed = False
         if not self._resumed:
+            self._last_file = None
             self._resume(self._partitions())
             self._resumed = self._untidy = True
         ends = self.context.log.end_offsets(self.context.topics)
@@ -189,6 +191,11 @@ class SparkFileSinkTask(PlannedSinkTask):
 
     # -- where to go on --
 
+    def _has_last(self) -> bool:
+        """Whether the folder still has its manifest, and the last file that was published."""
+        there = self._last_file is None or self._files.exists(self._last_file)
+        return there and self._files.exists(FOLDER)
+
     def _partitions(self) -> list[TopicPartition]:
         found: list[TopicPartition] = []
         for topic in self.context.topics:
@@ -202,7 +209,8 @@ class SparkFileSinkTask(PlannedSinkTask):
     def _resume(self, partitions: Sequence[TopicPartition]) -> None:
         if not partitions:
             return
-        self._starts.update(self._present(self._manifest.resume(partitions)))
+        self._starts.update(self._missing.starts(self._manifest.resume(partitions)))
+        self._missing.check_files(partitions)
         for partition in partitions:
             last = self._manifest.last(partition)
             if last is not None:
@@ -222,34 +230,6 @@ class SparkFileSinkTask(PlannedSinkTask):
                     f"{type_name(there)} in {self._target}. Give the sink another path, or declare "
                     "the type that is there"
                 )
-
-    def _present(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """`starts`, where what was committed before them is in the folder.
-
-        Raises:
-            OutputMissingError: it is not, and `on.missing.output` is fail.
-        """
-        missing = {
-            partition: start
-            for partition, start in starts.items()
-            if start > 0 and not self._manifest.knows(partition)
-        }
-        if not missing:
-            return starts
-        names = ", ".join(
-            f"{start:,} of {topic}-{number}" for (topic, number), start in sorted(missing.items())
-        )
-        seen = f"{self._target} has no record, but these were committed to it: {names}"
-        if self._on_missing == "fail":
-            raise OutputMissingError(
-                f"{seen}. To write what the log still has into it anew, set on.missing.output = "
-                "rewrite, or stop the connector and reset its offsets; to go on without those "
-                "records, set it to accept"
-            )
-        if not self._told_missing:
-            self._told_missing = True
-            _log.warning("%s; on.missing.output is %s", seen, self._on_missing)
-        return {**starts, **dict.fromkeys(missing, 0)} if self._on_missing == "rewrite" else starts
 
     def _positions(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Where to read on for each partition: where the next batch begins, but offset 0 is the
@@ -359,6 +339,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         entry = Entry(*partition, start, whole.end, files, records, dict(columns), era)
         if self._manifest.commit(entry):
             self._starts[partition] = whole.end
+            self._last_file = files[0][1] if files else self._last_file
             self._bad.committed(partition, whole.end)
             return records
         # Another process of this task's past was first. Its batch is in the manifest: go on there.

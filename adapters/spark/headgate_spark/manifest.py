@@ -37,6 +37,7 @@ from headgate_spark.alterations import Look, finish, look
 from headgate_spark.columns import NULL, type_name
 from headgate_spark.entries import (
     FOLDER,
+    PUBLISHED_NAME,
     STAGED_NAME,
     STAGING,
     VERSION,
@@ -93,6 +94,21 @@ class Manifest:
     def knows(self, partition: TopicPartition) -> bool:
         """Whether it had anything of the partition at the last `resume`."""
         return self._seen is not None and self._seen.position(partition) is not None
+
+    def gone(self, partitions: Sequence[TopicPartition]) -> list[Entry]:
+        """Batches of the last `resume` that hold and have none of their published files left."""
+        if self._seen is None:
+            return []
+        found = [PUBLISHED_NAME.fullmatch(name) for name in self._files.list("")]
+        there = {((n[1], int(n[2])), (int(n[5] or 0), int(n[3]))) for n in found if n is not None}
+        return [
+            entry
+            for partition in partitions
+            for entry in self._seen.without(
+                partition, {at for one, at in there if one == partition}
+            )
+            if entry.files and not any(self._files.exists(final) for _, final in entry.files)
+        ]
 
     def commit(self, entry: Entry) -> bool:
         """Commit a batch whose files are staged and durable.

@@ -14,8 +14,9 @@ from headgate.connector.config import ConfigError
 from headgate.ports import ConsumerRecord, TopicPartition, TransportError
 from headgate_spark.alterations import look
 from headgate_spark.entries import STAGING
-from headgate_spark.file_sink import OutputMissingError, RecordsGoneError, SparkFileSinkTask
+from headgate_spark.file_sink import RecordsGoneError, SparkFileSinkTask
 from headgate_spark.files import LocalFiles
+from headgate_spark.missing_output import OutputMissingError
 from headgate_spark.slices import SliceResult, SliceTask, run_slice
 
 PLACE = ("t", 0)
@@ -26,6 +27,7 @@ class Log:
 
     def __init__(self, end: int, first: int = 0) -> None:
         self.first, self.end = first, end
+        self.value: bytes | None = b"x"
         self.offsets: dict[TopicPartition, int] = {}
 
     def partitions(self, _topic: str) -> int:
@@ -43,7 +45,7 @@ class Log:
         if start < self.first:
             raise TransportError(f"begins at offset {self.first}")
         return [
-            ConsumerRecord(topic, partition, offset, None, b"x", (), 0)
+            ConsumerRecord(topic, partition, offset, None, self.value, (), 0)
             for offset in range(start, min(end, self.end, start + limit))
         ]
 
@@ -264,6 +266,72 @@ def test_a_folder_that_is_gone_is_written_anew_or_accepted(
     assert _rows(target) == rows
     assert log.offsets == {PLACE: 4}
     assert task(log, target).run_batch() == 0
+
+
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("choice", ["fail", "rewrite"])
+def test_files_that_are_gone_from_a_folder_that_is_there_are_found(
+    tmp_path: Path, choice: str, restart: bool
+) -> None:
+    """As by ``rm out/*.parquet``, which leaves the manifest alone."""
+    log, target = Log(3), tmp_path / "out"
+    settings = {"on.missing.output": choice}
+    running = task(log, target, **settings)
+    assert running.run_batch() == 3
+    log.end = 5
+    assert running.run_batch() == 2
+    for path in target.glob("t-*"):
+        path.unlink()
+    log.end = 6
+    if restart:
+        running = task(log, target, **settings)
+    text = r"files of 2 batches with 5 committed records are gone from .*, such as t-0-0-0\.json\."
+    for _ in range(2):
+        with pytest.raises(OutputMissingError, match=f"{text} Put them back; or stop .* accept"):
+            running.run_batch()
+    assert log.offsets == {PLACE: 5}
+
+
+def test_one_batch_whose_files_are_gone_is_found_at_the_next_start(tmp_path: Path) -> None:
+    log, target, kept = Log(3), tmp_path / "out", tmp_path / "kept"
+    kept.mkdir()
+    running = task(log, target)
+    for end in (3, 5, 6):
+        log.end = end
+        running.run_batch()
+    for path in target.glob("t-0-3-*"):
+        path.rename(kept / path.name)
+    with pytest.raises(OutputMissingError, match=r"files of 1 batches with 2 .* t-0-3-0\.json"):
+        task(log, target).run_batch()
+    for path in kept.iterdir():
+        path.rename(target / path.name)
+    log.end = 7
+    assert task(log, target).run_batch() == 1
+
+
+def test_files_that_are_gone_can_be_accepted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, target = Log(3), tmp_path / "out"
+    running = task(log, target, **{"on.missing.output": "accept"})
+    assert running.run_batch() == 3
+    for path in target.glob("t-*"):
+        path.unlink()
+    for end, rows in ((5, 2), (6, 1), (7, 1)):
+        log.end = end
+        assert running.run_batch() == rows
+    assert caplog.text.count("3 committed records are gone") == 1
+    assert _rows(target) == 4
+
+
+def test_a_batch_without_any_row_has_no_file_to_miss(tmp_path: Path) -> None:
+    log, target = Log(3), tmp_path / "out"
+    settings = {"on.null.value": "skip"}
+    log.value = None
+    assert task(log, target, **settings).run_batch() == 0
+    assert log.offsets == {PLACE: 3}
+    log.value, log.end = b"1", 4
+    assert task(log, target, **settings).run_batch() == 1
 
 
 class Planned(SparkFileSinkTask):

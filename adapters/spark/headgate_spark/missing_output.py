@@ -1,0 +1,81 @@
+"""What a SparkFileSink does where its folder has not what was committed to it."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from headgate.ports import TopicPartition
+from headgate_spark.manifest import Manifest
+
+_log = logging.getLogger("headgate.task")
+
+
+class OutputMissingError(Exception):
+    """The folder has not what was committed to it."""
+
+
+class MissingOutput:
+    """
+    Args:
+        target: the folder, for messages.
+        choice: `on.missing.output`, one of fail, rewrite, accept.
+    """
+
+    def __init__(self, manifest: Manifest, target: str, choice: str) -> None:
+        self._manifest = manifest
+        self._target = target
+        self._choice = choice
+        self._told: set[str] = set()
+
+    def starts(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """`starts`, where the folder knows of what was committed before them.
+
+        Raises:
+            OutputMissingError: it does not, and `on.missing.output` is fail.
+        """
+        missing = {
+            partition: start
+            for partition, start in starts.items()
+            if start > 0 and not self._manifest.knows(partition)
+        }
+        if not missing:
+            return starts
+        names = ", ".join(
+            f"{start:,} of {topic}-{number}" for (topic, number), start in sorted(missing.items())
+        )
+        seen = f"{self._target} has no record, but these were committed to it: {names}"
+        if self._choice == "fail":
+            raise OutputMissingError(
+                f"{seen}. To write what the log still has into it anew, set on.missing.output = "
+                "rewrite, or stop the connector and reset its offsets; to go on without those "
+                "records, set it to accept"
+            )
+        self._tell("all", seen)
+        return {**starts, **dict.fromkeys(missing, 0)} if self._choice == "rewrite" else starts
+
+    def check_files(self, partitions: Sequence[TopicPartition]) -> None:
+        """
+        Raises:
+            OutputMissingError: the folder knows of batches whose files are gone, and
+                `on.missing.output` is not accept. (A rewrite is of a whole folder: what is left
+                there would be there twice.)
+        """
+        gone = self._manifest.gone(partitions)
+        if not gone:
+            return
+        records = sum(entry.records for entry in gone)
+        seen = (
+            f"the files of {len(gone)} batches with {records:,} committed records are gone from "
+            f"{self._target}, such as {gone[0].files[0][1]}"
+        )
+        if self._choice != "accept":
+            raise OutputMissingError(
+                f"{seen}. Put them back; or stop the connector and reset its offsets, to write "
+                "anew what the log still has; or set on.missing.output = accept, to go on without "
+                "those records"
+            )
+        self._tell(gone[-1].path, seen)
+
+    def _tell(self, what: str, seen: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            _log.warning("%s; on.missing.output is %s", seen, self._choice)
