@@ -99,14 +99,15 @@ class Manifest:
         """Batches of the last `resume` that hold and have none of their published files left."""
         if self._seen is None:
             return []
-        found = [PUBLISHED_NAME.fullmatch(name) for name in self._files.list("")]
-        there = {((n[1], int(n[2])), (int(n[5] or 0), int(n[3]))) for n in found if n is not None}
+        there: dict[TopicPartition, set[tuple[int, int]]] = {}
+        for name in self._files.list(""):
+            if found := PUBLISHED_NAME.fullmatch(name):
+                place = int(found[5] or 0), int(found[3])
+                there.setdefault((found[1], int(found[2])), set()).add(place)
         return [
             entry
             for partition in partitions
-            for entry in self._seen.without(
-                partition, {at for one, at in there if one == partition}
-            )
+            for entry in self._seen.without(partition, there.get(partition, ()))
             if entry.files and not any(self._files.exists(final) for _, final in entry.files)
         ]
 

@@ -63,8 +63,9 @@ class MissingOutput:
         if not gone:
             return
         records = sum(entry.records for entry in gone)
+        batches = "1 batch" if len(gone) == 1 else f"{len(gone)} batches"
         seen = (
-            f"the files of {len(gone)} batches with {records:,} committed records are gone from "
+            f"the files of {batches} with {records:,} committed records are gone from "
             f"{self._target}, such as {gone[0].files[0][1]}"
         )
         if self._choice != "accept":

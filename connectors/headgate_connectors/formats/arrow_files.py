@@ -12,13 +12,24 @@ class _InTurn(GroupedReader):
     groups before it again, and a group that cannot be read ends the file."""
 
     _groups: int
+    """How many there are."""
 
-    def _begin(self) -> None:
+    def _open(self, path: FilePath) -> int:
+        # Never mapped into memory: if the file shrank, that would end the process.
+        where = source(path)
+        self._file = where if hasattr(where, "read") else self._arrow.OSFile(str(where))
         self._next_group = 0
         self._table: Any = None
         """The group that was read last."""
         self._start = self._end = 0
-        """Rows of it: from the first to behind the last."""
+        """Rows of that group: from the first to behind the last."""
+        columns, self._groups, count = self._parsed()
+        self._learn_schema(columns)
+        return count
+
+    @abstractmethod
+    def _parsed(self) -> tuple[Any, int, int]:
+        """Columns of `_file`, and how many groups and rows it has."""
 
     @abstractmethod
     def _group(self, number: int) -> Any:
@@ -45,17 +56,11 @@ class ArrowReader(_InTurn):
     KIND = "Arrow"
     BEGIN = END = b"ARROW1"
 
-    def _open(self, path: FilePath) -> int:
-        import pyarrow.ipc as ipc
+    def _parsed(self) -> tuple[Any, int, int]:
+        from pyarrow import ipc
 
-        # Never mapped into memory: if the file shrank, that would end the process.
-        where = source(path)
-        self._file = where if hasattr(where, "read") else self._arrow.OSFile(str(where))
-        self._batches = ipc.open_file(self._file)
-        self._groups = self._batches.num_record_batches
-        self._begin()
-        self._learn_schema(self._batches.schema)
-        return int(self._batches.count_rows())
+        self._batches = found = ipc.open_file(self._file)
+        return found.schema, found.num_record_batches, found.count_rows()
 
     def _group(self, number: int) -> Any:
         batch = self._batches.get_batch(number)
@@ -69,16 +74,11 @@ class OrcReader(_InTurn):
 
     KIND, BEGIN, END, END_SKIP = "ORC", b"ORC", b"ORC", 1
 
-    def _open(self, path: FilePath) -> int:
-        import pyarrow.orc as orc
+    def _parsed(self) -> tuple[Any, int, int]:
+        from pyarrow import orc
 
-        where = source(path)
-        self._file = where if hasattr(where, "read") else self._arrow.OSFile(str(where))
-        self._stripes = orc.ORCFile(self._file)
-        self._groups = self._stripes.nstripes
-        self._begin()
-        self._learn_schema(self._stripes.schema)
-        return int(self._stripes.nrows)
+        self._stripes = found = orc.ORCFile(self._file)
+        return found.schema, found.nstripes, found.nrows
 
     def _group(self, number: int) -> Any:
         return self._stripes.read_stripe(number)

@@ -39,9 +39,11 @@ class Relay:
             while True:
                 client, _ = self.listener.accept()
                 broker = socket.create_connection(("127.0.0.1", self.broker_port))
-                for ask in (lambda c=client, b=broker: self._requests(c, b),
-                            lambda c=client, b=broker: _answers(b, c)):  # fmt: skip
-                    threading.Thread(target=ask, daemon=True).start()
+                for pump, one, other in (
+                    (self._requests, client, broker),
+                    (_answers, broker, client),
+                ):
+                    threading.Thread(target=pump, args=(one, other), daemon=True).start()
 
     def _requests(self, client: socket.socket, broker: socket.socket) -> None:
         with contextlib.suppress(OSError), client.makefile("rb") as asked:

@@ -13,37 +13,12 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
 from support.data.every_type import every_type
-from support.task.source_tasks import Offsets, Run
+from support.task.directory_runs import run, texts
+from support.task.source_tasks import Offsets
 
-from headgate.connector.api import SkippedRecord, SourceRecord
-from headgate.connector.text_converters import text_of
 from headgate_arrow import arrow_types, rows
-from headgate_connectors.directory import DirectorySource
 from headgate_connectors.formats.arrow_files import ArrowReader, OrcReader
 from headgate_connectors.formats.readers import open_reader
-
-
-def run(
-    folder: Path | str,
-    offsets: Offsets | None = None,
-    batch: int = 2000,
-    *,
-    until_idle: bool = True,
-    **more: str,
-) -> Run:
-    config = {
-        "path": str(folder),
-        "topic": "t",
-        "file.settle.ms": "0",
-        "batch.size": str(batch),
-        "errors.tolerance": "all",
-        **more,
-    }
-    return Run(DirectorySource, config, offsets, until_idle=until_idle)
-
-
-def texts(records: list[SourceRecord | SkippedRecord]) -> list[str]:
-    return [text_of(one.value_schema, one.value) for one in records if hasattr(one, "value")]
 
 
 def arrow_file(table: Any, rows_of_a_group: int = 1 << 20) -> bytes:

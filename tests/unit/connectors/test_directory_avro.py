@@ -12,12 +12,11 @@ import fastavro
 import fsspec
 import pyarrow as pa
 import pytest
-from support.task.source_tasks import Offsets, Run, reasons
+from support.task.directory_runs import run, texts
+from support.task.source_tasks import Offsets, reasons
 
 from headgate.connector.api import SkippedRecord, SourceRecord
 from headgate.connector.schema import SchemaType
-from headgate.connector.text_converters import text_of
-from headgate_connectors.directory import DirectorySource
 
 SYNC = b"0123456789abcdef"
 NUMBERS = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"}]}
@@ -39,23 +38,6 @@ def avro(schema: Any, rows: list[Any], codec: str = "null", of_a_block: int = 1 
 
 def numbers(*values: int, of_a_block: int = 1) -> bytes:
     return avro(NUMBERS, [{"n": n} for n in values], of_a_block=of_a_block)
-
-
-def run(folder: Path | str, offsets: Offsets | None = None, batch: int = 2000, **more: Any) -> Run:
-    until_idle = more.pop("until_idle", True)
-    config = {
-        "path": str(folder),
-        "topic": "t",
-        "file.settle.ms": "0",
-        "batch.size": str(batch),
-        "errors.tolerance": "all",
-        **more,
-    }
-    return Run(DirectorySource, config, offsets, until_idle=until_idle)
-
-
-def texts(records: list[SourceRecord | SkippedRecord]) -> list[str]:
-    return [text_of(one.value_schema, one.value) for one in records if hasattr(one, "value")]
 
 
 def read(records: list[SourceRecord | SkippedRecord]) -> list[int]:

@@ -10,33 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.task.source_tasks import Offsets, Run, reasons
+from support.task.directory_runs import run, texts
+from support.task.source_tasks import Offsets, reasons
 
 from headgate.connector.api import SkippedRecord, SourceRecord
-from headgate.connector.text_converters import text_of
-from headgate_connectors.directory import DirectorySource
-
-
-def run(
-    folder: Path, offsets: Offsets | None = None, batch: int = 2000, *, until_idle: bool = True
-) -> Run:
-    config = {
-        "path": str(folder),
-        "topic": "t",
-        "file.settle.ms": "0",
-        "batch.size": str(batch),
-        "errors.tolerance": "all",
-    }
-    return Run(DirectorySource, config, offsets, until_idle=until_idle)
-
-
-def texts(records: list[SourceRecord | SkippedRecord]) -> list[str]:
-    """What `StringConverter` makes of the values."""
-    return [
-        text_of(record.value_schema, record.value)
-        for record in records
-        if isinstance(record, SourceRecord)
-    ]
 
 
 def write(path: Path, columns: dict[str, Any], **options: Any) -> None:

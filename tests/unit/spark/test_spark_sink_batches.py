@@ -301,7 +301,7 @@ def test_one_batch_whose_files_are_gone_is_found_at_the_next_start(tmp_path: Pat
         running.run_batch()
     for path in target.glob("t-0-3-*"):
         path.rename(kept / path.name)
-    with pytest.raises(OutputMissingError, match=r"files of 1 batches with 2 .* t-0-3-0\.json"):
+    with pytest.raises(OutputMissingError, match=r"files of 1 batch with 2 .* t-0-3-0\.json"):
         task(log, target).run_batch()
     for path in kept.iterdir():
         path.rename(target / path.name)

@@ -4,7 +4,7 @@ The traceback of an exception holds the local variables of each frame that it ca
 client of librdkafka lives for as long as anybody has an exception that came from it. A client that
 lives goes on by itself. One that was to abort a transaction does so once its brokers are back: it
 asks for a new epoch, which ends the transaction of the producer that came after it. Seen with
-librdkafka 2.16.0 and brokers 4.1.
+librdkafka 2.16.0 and brokers of Kafka 4.3.1.
 """
 
 import sys

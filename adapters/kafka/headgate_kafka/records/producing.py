@@ -84,7 +84,8 @@ def abort_when_sent(client: Producer, timeout_s: float) -> str:
     Else it stays open until another producer takes its transactional id, or until it times out.
     What is under way to a slow broker could arrive after the abort, by the same epoch. And where
     records were given up, librdkafka asks for a new epoch after the abort. Of a producer that was
-    overtaken and does not know it yet, brokers take that, and end the transaction of its heir.
+    overtaken and does not know it yet, brokers take that, and end the transaction of its
+    successor.
 
     librdkafka asks for the end as soon as it has begun to add a partition. If the coordinator
     knows of none yet, it refuses (INVALID_TXN_STATE), which ends the producer; and what it adds
