@@ -28,11 +28,14 @@ PRELOADED = (
     "pyarrow",
     "pyarrow.compute",
     "pyarrow.json",
+    "pyarrow.pandas_compat",
     "pyarrow.parquet",
     "orjson",
     "apsw",
     "headgate.connector.api",
+    "headgate_spark.arrow_chunks",
     "headgate_spark.executor",
+    "headgate_spark.loaded_version",
     "headgate_spark.slices",
 )
 ONE_THREAD = {
@@ -59,7 +62,7 @@ def preload() -> None:
         os.environ.setdefault(name, value)
     named = [name for name in os.environ.get(PRELOAD_VARIABLE, "").split(",") if name]
     for name in (*PRELOADED, *named):
-        with contextlib.suppress(ImportError):
+        with contextlib.suppress(ImportError):  # PackageNotFoundError is one, too
             importlib.import_module(name)
     # A collection in a child would write to, and so copy, every page that it shares with us.
     gc.collect()

@@ -38,8 +38,9 @@ def run_checked(
     import socket
     import sys
 
+    loaded = sys.modules.get("headgate_spark.loaded_version")  # the daemon's, if it has loaded it
     try:
-        found = importlib.metadata.version("headgate")
+        found = loaded.VERSION if loaded else importlib.metadata.version("headgate")
     except importlib.metadata.PackageNotFoundError:
         found = ""
     if found != wanted:

@@ -7,7 +7,7 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import overload
 
 BATCH_ROWS_MIN = 100
@@ -26,33 +26,41 @@ class Block:
             start: position of the block in the file.
             prefix: CRC-32 of all bytes before it; None where it is not known.
         """
+        # Not above: the modules that read a file line by line need no pyarrow.
+        from headgate_connectors.formats.line_bounds import LineBounds
+
         self.data, self.start, self._prefix = data, start, prefix
-        lengths = [*map(len, data.splitlines(keepends=True))]
-        self.longest, self._shortest = max(lengths, default=0), min(lengths, default=0)
-        bounds = [*accumulate(lengths, initial=start)]
-        self.starts: Sequence[int] = bounds[:-1]
-        self.ends: Sequence[int] = bounds[1:]
+        self._bounds = LineBounds(data)
+        self.longest = self._bounds.longest
 
     def __len__(self) -> int:
-        return len(self.ends)
+        return len(self._bounds)
+
+    @cached_property
+    def starts(self) -> Sequence[int]:
+        """Positions in the file at which the rows begin."""
+        return self._bounds.starts(self.start)
+
+    @cached_property
+    def ends(self) -> Sequence[int]:
+        """Positions in the file behind the rows."""
+        return self._bounds.ends(self.start)
 
     def without_blank_lines(self) -> None:
         """Blank lines are no rows, and those at the end are of the next block."""
-        if self._shortest > 2:
-            return
-        blank = (b"\n", b"\r\n")
-        kept = [
-            (start, end)
-            for start, end in zip(self.starts, self.ends, strict=True)
-            if self._piece(start, end) not in blank
-        ]
-        self.starts, self.ends = [one for one, _ in kept], [one for _, one in kept]
-        self.limit(len(kept))
+        if self._bounds.shortest <= 2 and len(self):
+            self._bounds.drop_blank_lines()
+            self.limit(len(self))
 
     def limit(self, rows: int) -> None:
-        """Keep the first `rows` rows."""
-        self.starts, self.ends = self.starts[:rows], self.ends[:rows]
-        self.data = self.data[: self.ends[-1] - self.start if self.ends else 0]
+        """Keep the first `rows` rows. Not after `starts` or `ends` was asked for."""
+        self._bounds.limit(rows)
+        self.data = self.data[: self._bounds.end]
+
+    @property
+    def are_objects(self) -> bool:
+        """Whether each row begins and ends as an object of JSON."""
+        return self._bounds.are_within(*b"{}")
 
     @property
     def lines(self) -> int:

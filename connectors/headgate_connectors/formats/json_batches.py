@@ -52,18 +52,18 @@ class JsonBatches:
 
     def plain(self, data: bytes) -> bool:
         """Whether lines of JSON are split as the lines of a file are."""
-        return not (data.startswith(BOM) or b"\0" in data or _LONE_CR.search(data))
+        has_lone_cr = b"\r" in data and _LONE_CR.search(data)
+        return not (data.startswith(BOM) or b"\0" in data or has_lone_cr)
 
     def batch(self, block: Block) -> Any:
         """The rows of the block as a RecordBatch; None: they are to be read line by line."""
         data, rows = block.data, len(block)
         # So each line is one object or more; where there are as many objects as lines, it is one.
-        begins = data.startswith(b"{") + data.count(b"\n{")
-        ends = data.count(b"}\n") + data.count(b"}\r\n")
-        if not rows or begins != rows or ends != rows:
+        if not rows or not block.are_objects:
             return None
         try:
-            data.decode()
+            if not data.isascii():
+                data.decode()
             table = pa_json.read_json(
                 pa.BufferReader(data),
                 pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1),

@@ -155,11 +155,15 @@ class LineReader:
         if batches is None or limit < BATCH_ROWS_MIN or self._open_line:
             return None
         size = min(BLOCK_BYTES, int(limit * self._row_bytes) + (1 << 16))
+        parts, have = [self._data], len(self._data)
         try:
-            while len(self._data) < size and (chunk := self._file.read(CHUNK_BYTES)):
-                self._data += chunk
+            while have < size and (chunk := self._file.read(CHUNK_BYTES)):
+                parts.append(chunk)
+                have += len(chunk)
         except FileFault:
             return None  # `read` meets it behind the rows before it
+        finally:
+            self._data = b"".join(parts)
         data = self._data[: self._data.rfind(b"\n", 0, size) + 1]
         if not batches.plain(data):
             return None
