@@ -8,6 +8,8 @@ from zoneinfo import ZoneInfo
 from headgate.connector.schema import Schema
 
 BOM: Final = b"\xef\xbb\xbf"
+ROW_BYTES: Final = 64 << 20
+"""Most bytes of a CSV row by default: what the embedded log takes as one record."""
 
 
 class Row(NamedTuple):
@@ -72,6 +74,8 @@ class ReadOptions:
     """Types of members of JSON objects by name. None: values are the texts that stand there."""
     zone: ZoneInfo | None = None
     """Zone of times in CSV files that have none."""
+    row_bytes: int = ROW_BYTES
+    """Most bytes of a CSV row."""
 
 
 class FileFault(Exception):

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.topic_names import topic_fault
-from headgate.connector.validators import at_least, non_empty, one_of, optional, regex
+from headgate.connector.validators import at_least, between, non_empty, one_of, optional, regex
 from headgate_connectors.files.input import COMPRESSIONS
-from headgate_connectors.files.reader import FileFault, ReadOptions
+from headgate_connectors.files.reader import ROW_BYTES, FileFault, ReadOptions
+from headgate_connectors.formats.csv_file import FIELD_CHARS_MAX
 from headgate_connectors.formats.csv_types import KINDS, parse_types
 from headgate_connectors.formats.text_checks import zone_of
 
@@ -224,6 +225,15 @@ def _define_csv(keys: ConfigDef) -> None:
         "Character at the beginning of lines that are passed over, or none.",
         _one_char,
     )
+    _define(
+        keys,
+        "csv.row.bytes.max",
+        ROW_BYTES,
+        "Most bytes of a row. Where a closing quote is missing, rows wait until so many bytes have "
+        "followed, or the next quote or the end of the file shows it.",
+        between(1, FIELD_CHARS_MAX),
+        Type.INT,
+    )
     _define_columns(keys)
 
 
@@ -335,6 +345,7 @@ def read_options(settings: Mapping[str, Any]) -> ReadOptions:
         types=parse_types(settings["csv.types"]),
         json_types=parse_types(settings["json.types"]),
         zone=None if timezone is None else zone_of(timezone),
+        row_bytes=settings["csv.row.bytes.max"],
     )
 
 

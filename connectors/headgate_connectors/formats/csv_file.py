@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from headgate_connectors.formats.csv_batches import CsvBatches
 
 CHUNK_BYTES = 1 << 20
-ROW_BYTES_MAX = 1 << 20
-"""A CSV row that is longer has lost its closing quote."""
+FIELD_CHARS_MAX = (1 << 31) - 1
+"""Never reached: a row ends at `ReadOptions.row_bytes`, which is each connector's own. The limit of
+Python's `csv` is one for all tasks of the process."""
 
-csv.field_size_limit(ROW_BYTES_MAX)
+csv.field_size_limit(FIELD_CHARS_MAX)
 
 
 class CsvReader:
@@ -115,7 +116,7 @@ class CsvReader:
         block = Block(data, self._position, self._prefix)
         block.without_blank_lines()
         block.limit(limit)
-        if not len(block) or block.longest > ROW_BYTES_MAX:
+        if not len(block) or block.longest > self._options.row_bytes:
             return None
         values = batches.batch(block.data, len(block))
         if values is None:
@@ -132,7 +133,10 @@ class CsvReader:
         if not self._columns:
             return False
         self._file.seek(self._position)
-        return bool(self._file.read(ROW_BYTES_MAX).strip())
+        while chunk := self._file.read(CHUNK_BYTES):
+            if chunk.strip():
+                return True
+        return False
 
     @property
     def schema(self) -> Schema | None:
@@ -254,10 +258,11 @@ class CsvReader:
 
     def _lines(self) -> Iterator[str]:
         """Lines as the parser asks for them; keeps what it has read of the current row."""
+        most = self._options.row_bytes
         while True:
-            line = self._file.readline(ROW_BYTES_MAX + 1)
+            line = self._file.readline(most + 1)
             self._ended_line = line[-1:] == b"\n"
-            whole = self._ended_line or self._settled or len(line) > ROW_BYTES_MAX
+            whole = self._ended_line or self._settled or len(line) > most
             if not line or not whole:
                 self._at_end = True
                 return
@@ -265,8 +270,10 @@ class CsvReader:
             self._crc = zlib.crc32(line, self._crc)
             if self._read_prefix is not None:
                 self._read_prefix = zlib.crc32(line, self._read_prefix)
-            if self._read_to + len(line) - self._row_start > ROW_BYTES_MAX:
-                raise csv.Error(f"a row longer than {ROW_BYTES_MAX} bytes; is a quote missing?")
+            if self._read_to + len(line) - self._row_start > most:
+                raise csv.Error(
+                    f"a row longer than {most} bytes: close its quote, or raise csv.row.bytes.max"
+                )
             first = self._read_to == 0 and line.startswith(BOM)
             begins = self._read_to == self._row_start
             self._lines_read += 1

@@ -253,21 +253,31 @@ def test_bad_csv_rows_cost_themselves_alone(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+SHORT_ROWS = {"csv.row.bytes.max": str(1 << 20)}
+
+
 @pytest.mark.parametrize("end", ["", "5,6\n"])
 def test_of_a_line_that_is_too_long_no_part_becomes_a_row(tmp_path: Path, end: str) -> None:
     """What came behind the first megabyte of it was read as a row."""
     long = f'3,"{"x" * 1_200_000}",4\n'
     (tmp_path / "a.csv").write_text(f"a,b\n1,2\n{long}{end}")
-    records = run(tmp_path).rest()
+    records = run(tmp_path, **SHORT_ROWS).rest()
     assert values(records) == ['{"a":"1","b":"2"}', '{"a":"5","b":"6"}'][: 2 if end else 1]
     (reason,) = reasons(records)
-    assert "at byte 8: bad CSV row: a row longer than 1048576 bytes" in reason
+    assert "at byte 8: bad CSV row: a row longer than 1048576 bytes: close its quote" in reason
+
+
+def test_two_tasks_of_a_process_have_each_their_own_limit_of_a_row(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"a\n{'x' * 2_000_000}\ny\n")
+    short, long = run(tmp_path, **SHORT_ROWS), run(tmp_path)
+    assert values(short.rest()) == ['{"a":"y"}']
+    assert len(values(long.rest())) == 2
 
 
 def test_a_line_that_is_too_long_waits_for_its_end(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,b\n1,2\n" + "x" * 1_200_000)
-    subject = run(tmp_path, until_idle=False)
+    subject = run(tmp_path, until_idle=False, **SHORT_ROWS)
     assert values(subject.poll() or []) == ['{"a":"1","b":"2"}']
     assert subject.poll() == []
     with path.open("a") as file:
@@ -418,10 +428,10 @@ def test_the_rate_limit(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 def test_a_row_longer_than_any_row_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('a\n1\n"' + "x\n" * 700_000 + "2\n")
-    records = run(tmp_path).rest(polls=1000)
+    records = run(tmp_path, **SHORT_ROWS).rest(polls=1000)
     assert values(records)[:2] == ['{"a":"1"}', '{"a":"x"}']
     assert values(records)[-1] == '{"a":"2"}'
-    assert "is a quote missing?" in reasons(records)[0]
+    assert "close its quote, or raise csv.row.bytes.max" in reasons(records)[0]
 
 
 LINES = st.lists(
