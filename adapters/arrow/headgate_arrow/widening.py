@@ -1,5 +1,5 @@
-"""Values of one Arrow type as values of a wider one. Nothing is lost or rounded: what the wider type
-does not hold is refused.
+"""Values of one Arrow type as values of a wider one. Nothing is lost or rounded: a value that the
+wider type does not hold is refused.
 
 Two types of a column are compared first (`may_widen`). Some pairs hold whatever the value is, such
 as int32 and int64. Of others each value is looked at: a float64 holds many values of int64, and
@@ -39,10 +39,10 @@ def may_widen(given: Any, wanted: Any) -> bool:
     if types.is_integer(given):
         return _of_integer(given, wanted)
     if types.is_floating(given):
-        return types.is_floating(wanted) and wanted.bit_width > given.bit_width
+        return bool(types.is_floating(wanted) and wanted.bit_width > given.bit_width)
     if types.is_decimal(given):
         digits = given.precision - given.scale
-        return (
+        return bool(
             types.is_decimal(wanted)
             and wanted.scale >= given.scale
             and wanted.precision - wanted.scale >= digits
@@ -93,7 +93,7 @@ def _is_bytes(kind: Any) -> bool:
 
 
 def _is_finer(given: Any, wanted: Any) -> bool:
-    """Of times: the same kind and zone, in a unit that is as fine or finer."""
+    """Whether both are times of one kind and zone, the second in a unit as fine or finer."""
     types = pa.types
     for is_kind in (types.is_timestamp, types.is_time, types.is_duration):
         if is_kind(given) and is_kind(wanted):
@@ -105,9 +105,7 @@ def _is_finer(given: Any, wanted: Any) -> bool:
 
 def _is_list(kind: Any) -> bool:
     types = pa.types
-    return bool(
-        types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    )
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _nested(given: Any, wanted: Any) -> bool:

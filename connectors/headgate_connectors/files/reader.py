@@ -74,6 +74,12 @@ class ReadOptions:
     """Types of members of JSON objects by name. None: values are the texts that stand there."""
     zone: ZoneInfo | None = None
     """Zone of times in CSV files that have none."""
+    column_types: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Types of columns of Parquet, Arrow, ORC and Avro files by name. None: each file has its
+    own."""
+    widens: bool = False
+    """Whether values of a narrower type than the declared one are taken, and null where a declared
+    column is not there."""
     row_bytes: int = ROW_BYTES
     """Most bytes of a CSV row."""
 

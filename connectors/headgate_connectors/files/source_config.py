@@ -12,6 +12,8 @@ from headgate.connector.topic_names import topic_fault
 from headgate.connector.validators import at_least, between, non_empty, one_of, optional, regex
 from headgate_connectors.files.input import COMPRESSIONS
 from headgate_connectors.files.reader import ROW_BYTES, FileFault, ReadOptions
+from headgate_connectors.formats.column_kinds import KINDS as COLUMN_KINDS
+from headgate_connectors.formats.column_kinds import parse_columns
 from headgate_connectors.formats.csv_file import FIELD_CHARS_MAX
 from headgate_connectors.formats.csv_types import KINDS, parse_types
 from headgate_connectors.formats.text_checks import zone_of
@@ -69,8 +71,16 @@ def _encoding(name: str, value: Any) -> None:
 
 
 def _types(name: str, value: Any) -> None:
+    _parsed(name, value, parse_types)
+
+
+def _column_types(name: str, value: Any) -> None:
+    _parsed(name, value, parse_columns)
+
+
+def _parsed(name: str, value: Any, parse: Callable[[Any], object]) -> None:
     try:
-        parse_types(value)
+        parse(value)
     except ValueError as error:
         raise ConfigError.of(name, value, str(error)) from None
 
@@ -128,6 +138,8 @@ def _config() -> ConfigDef:
     _define_choice_of_files(keys)
     _define_text(keys)
     _define_csv(keys)
+    _define_columns(keys)
+    _define_changes(keys)
     _define_faults(keys)
     _define_pace(keys)
     return keys
@@ -234,7 +246,6 @@ def _define_csv(keys: ConfigDef) -> None:
         between(1, FIELD_CHARS_MAX),
         Type.INT,
     )
-    _define_columns(keys)
 
 
 def _define_columns(keys: ConfigDef) -> None:
@@ -261,6 +272,28 @@ def _define_columns(keys: ConfigDef) -> None:
         [],
         "Names of the columns of files without a header row.",
         kind=Type.LIST,
+    )
+
+
+def _define_changes(keys: ConfigDef) -> None:
+    _define(
+        keys,
+        "columns.types",
+        "",
+        "Types of columns of Parquet, Arrow, ORC and Avro files, such as 'id: int64, at: "
+        "timestamp(us, UTC)', so that all files have the same. Other columns are as each file has "
+        f"them. Types are {COLUMN_KINDS}.",
+        _column_types,
+    )
+    _define(
+        keys,
+        "schema.change",
+        "refuse",
+        "What to do about a file whose columns are not those of columns.types or csv.types. Choose "
+        "'refuse' to take it for a bad file, see on.bad.file. Choose 'widen' to take narrower "
+        "types, each value unchanged, and null where a column is not there. A value that the "
+        "declared type does not hold is then a bad record.",
+        one_of("refuse", "widen"),
     )
 
 
@@ -345,6 +378,8 @@ def read_options(settings: Mapping[str, Any]) -> ReadOptions:
         types=parse_types(settings["csv.types"]),
         json_types=parse_types(settings["json.types"]),
         zone=None if timezone is None else zone_of(timezone),
+        column_types=parse_columns(settings["columns.types"]),
+        widens=settings["schema.change"] == "widen",
         row_bytes=settings["csv.row.bytes.max"],
     )
 

@@ -154,10 +154,11 @@ class CsvReader:
         types = self._options.types
         if not types or not self._columns:
             return None, []
-        if missing := [name for name in types if name not in self._columns]:
+        missing = [name for name in types if name not in self._columns]
+        if missing and not self._options.widens:
             raise FileFault(
                 f"csv.types has column {missing[0]}, the file has {', '.join(self._columns)}: "
-                "exclude the file, or mend csv.types"
+                "exclude the file, mend csv.types, or set schema.change = widen to have null there"
             )
         made = [column(types.get(name, "string"), self._options.zone) for name in self._columns]
         fields = zip(self._columns, (schema for schema, _ in made), strict=True)

@@ -46,6 +46,18 @@ def parse_types(text: str) -> dict[str, str]:
     Raises:
         ValueError: it is not understood.
     """
+    found = {name: kind.lower() for name, kind in split_types(text).items()}
+    for kind in found.values():
+        column(kind, None)
+    return found
+
+
+def split_types(text: str) -> dict[str, str]:
+    """What stands behind the colon, by what stands before it.
+
+    Raises:
+        ValueError: there is no colon, or a name stands there twice.
+    """
     found: dict[str, str] = {}
     for part in re.split(r",(?![^(]*\))", text):
         if not part.strip():
@@ -55,8 +67,7 @@ def parse_types(text: str) -> dict[str, str]:
             raise ValueError(f"{part.strip()}, expected COLUMN: TYPE, such as id: int64")
         if name in found:
             raise ValueError(f"column {name} stands there twice, expected once")
-        found[name] = kind.lower()
-        column(found[name], None)
+        found[name] = kind
     return found
 
 

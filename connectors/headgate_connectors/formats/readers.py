@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headgate.connector.schema import Schema
+from headgate.errors import MissingExtraError
 from headgate_connectors.files.file_tree import FilePath
 from headgate_connectors.files.input import Input, Marks, open_input
 from headgate_connectors.files.reader import (
@@ -48,19 +49,8 @@ def open_reader(
         FileFault: the file was truncated or replaced since the offset was taken, or is corrupt.
         NotReady: it is not complete enough to be opened.
     """
-    if format == "parquet":
-        from headgate_connectors.formats.parquet_file import ParquetReader
-
-        return ParquetReader(path, offset)
-    if format in ("arrow", "orc"):
-        from headgate_connectors.formats import arrow_files
-
-        made = arrow_files.ArrowReader if format == "arrow" else arrow_files.OrcReader
-        return made(path, offset)
-    if format == "avro":
-        from headgate_connectors.formats.avro_file import AvroReader
-
-        return AvroReader(path, offset)
+    if format in ("parquet", "arrow", "orc", "avro"):
+        return _declared(_typed_reader(format, path, offset), options.column_types, options)
     opened = open_input(path, offset, compression)
     try:
         if opened.position == 0:
@@ -68,6 +58,38 @@ def open_reader(
         return _reader(format, opened, options)
     except BaseException:
         opened.file.close()
+        raise
+
+
+def _typed_reader(format: str, path: FilePath, offset: Mapping[str, Any] | None) -> Reader:
+    """A reader of a file that has types itself."""
+    if format == "parquet":
+        from headgate_connectors.formats.parquet_file import ParquetReader
+
+        return ParquetReader(path, offset)
+    if format == "avro":
+        from headgate_connectors.formats.avro_file import AvroReader
+
+        return AvroReader(path, offset)
+    from headgate_connectors.formats import arrow_files
+
+    made = arrow_files.ArrowReader if format == "arrow" else arrow_files.OrcReader
+    return made(path, offset)
+
+
+def _declared(reader: Reader, kinds: Mapping[str, str], options: ReadOptions) -> Reader:
+    """The reader with the columns that are declared. Raises FileFault."""
+    if not kinds:
+        return reader
+    try:
+        from headgate_connectors.formats.declared_columns import DeclaredReader
+
+        return DeclaredReader(reader, kinds, widens=options.widens)
+    except ModuleNotFoundError as error:
+        reader.close()
+        raise MissingExtraError("connectors") from error
+    except BaseException:
+        reader.close()
         raise
 
 
@@ -94,7 +116,10 @@ def _has_wide_ends(head: bytes) -> bool:
 def _reader(format: str, opened: Input, options: ReadOptions) -> Reader:
     if format in ("csv", "tsv"):
         tab = format == "tsv" and options.delimiter == ","
-        return CsvReader(opened, replace(options, delimiter="\t") if tab else options)
+        reader = CsvReader(opened, replace(options, delimiter="\t") if tab else options)
+        # Without rows yet it has no columns.
+        widens = options.widens and reader.schema is not None
+        return _declared(reader, options.types if widens else {}, options)
     if format == "json":
         array = is_array(opened.file)
         opened.file.seek(opened.position)

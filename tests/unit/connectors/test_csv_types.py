@@ -89,7 +89,7 @@ def test_a_file_without_a_declared_column_is_set_aside(tmp_path: Path) -> None:
     assert subject.rest() == []
     assert subject.context.quarantined == [
         f"{tmp_path}/a.csv: csv.types has column price, the file has id, other: exclude the file, "
-        "or mend csv.types"
+        "mend csv.types, or set schema.change = widen to have null there"
     ]
 
 

@@ -17,6 +17,7 @@ from support.task.directory_runs import run, texts
 from support.task.source_tasks import Offsets
 
 from headgate_arrow import arrow_types, rows
+from headgate_connectors.files.reader import ReadOptions
 from headgate_connectors.formats.arrow_files import ArrowReader, OrcReader
 from headgate_connectors.formats.readers import open_reader
 
@@ -46,7 +47,7 @@ def numbers(count: int) -> Any:
 
 
 def read_by_batches(path: Path, end: str, limit: int) -> Any:
-    reader: Any = open_reader(end, path, None, None, None)  # type: ignore[arg-type]
+    reader: Any = open_reader(end, path, None, None, ReadOptions())
     parts = []
     while (found := reader.read_batch(limit)) is not None:
         parts.append(found.values)

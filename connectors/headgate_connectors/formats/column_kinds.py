@@ -1,0 +1,54 @@
+"""Types of columns as ``columns.types`` declares them: those of ``csv.types``, and times of other
+units and zones."""
+
+import re
+from typing import Final
+
+from headgate.connector import schema as s
+from headgate.connector.schema import Schema
+from headgate.connector.times import UNIT_TIME, UNIT_TIMESTAMP, time_schema
+from headgate_connectors.formats.csv_types import KINDS as OF_TEXT
+from headgate_connectors.formats.csv_types import column, split_types
+from headgate_connectors.formats.text_checks import zone_of
+
+KINDS: Final = f"{OF_TEXT}, binary, time(us|ns), timestamp(s|ms|us|ns) or timestamp(us, UTC)"
+_TIME: Final = re.compile(r"time\((us|ns)\)")
+_TIMESTAMP: Final = re.compile(r"timestamp\((s|ms|us|ns)(?:,\s*([^\s()]+))?\)", re.IGNORECASE)
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """Type by column of ``id: int64, at: timestamp(us, UTC)``.
+
+    Raises:
+        ValueError: it is not understood.
+    """
+    found = split_types(text)
+    for kind in found.values():
+        schema_of_kind(kind)
+    return found
+
+
+def schema_of_kind(kind: str) -> Schema:
+    """
+    Raises:
+        ValueError: there is no such type.
+    """
+    if kind.lower() == "binary":
+        return s.BYTES
+    if (found := _TIME.fullmatch(kind.lower())) is not None:
+        return time_schema(UNIT_TIME, found[1])
+    if (found := _TIMESTAMP.fullmatch(kind)) is not None:
+        unit, zone = found[1].lower(), found[2]
+        if unit == "ms" and zone == "UTC":
+            return s.TIMESTAMP_SCHEMA
+        _check_zone(zone)
+        return time_schema(UNIT_TIMESTAMP, unit, zone)
+    try:
+        return column(kind.lower(), None)[0]
+    except ValueError as error:
+        raise ValueError(str(error).replace(OF_TEXT, KINDS)) from None
+
+
+def _check_zone(zone: str | None) -> None:
+    if zone is not None and not re.fullmatch(r"[+-]\d\d:\d\d", zone):
+        zone_of(zone)

@@ -1,0 +1,195 @@
+"""Columns of typed files with the types that ``columns.types`` declares for them.
+
+Files of one folder may differ: one has int32 where the next has int64. A reader of this module
+gives all of them the same columns. Needs pyarrow.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headgate.connector.data_error import DataError
+from headgate.connector.schema import Field, Schema, SchemaType
+from headgate_arrow import arrow_types
+from headgate_arrow.rows import table_of
+from headgate_arrow.widening import LossError, may_widen, parts_that_hold, widened
+from headgate_connectors.files.input import Marks
+from headgate_connectors.files.reader import FileFault, Reader, Row, RowBatch
+from headgate_connectors.formats.column_kinds import schema_of_kind
+
+
+class DeclaredReader:
+    """Gives the rows of another reader with the columns that are declared, then the others of the
+    file as they are. Positions are those of the other reader.
+
+    Args:
+        reader: of one file.
+        kinds: type by name of the columns that are declared.
+        widens: whether values of a narrower type are taken, and null where a declared column is
+            not there.
+
+    Raises:
+        FileFault: the file's columns are others.
+    """
+
+    def __init__(self, reader: Reader, kinds: Mapping[str, str], *, widens: bool) -> None:
+        self._reader = reader
+        given = reader.schema
+        if given is None or given.type is not SchemaType.STRUCT:
+            raise FileFault("its values have no columns, and columns.types is set")
+        own = {field.name: field for field in given.fields}
+        declared = {name: schema_of_kind(kind).as_optional() for name, kind in kinds.items()}
+        fields: list[Field] = []
+        self._altered: dict[str, tuple[Any, Any]] = {}
+        """Arrow fields, as the file has them and as they are declared, of columns that differ."""
+        self._missing: list[Any] = []
+        """Arrow fields of those that the file has not."""
+        for name, schema in declared.items():
+            wanted = arrow_types.arrow_field(Field(name, schema))
+            fields.append(Field(name, schema))
+            if name in own:
+                there = arrow_types.arrow_field(own[name])
+                _check(there, wanted, kinds[name], widens=widens)
+                if there.type != wanted.type:
+                    self._altered[name] = (there, wanted)
+            elif widens:
+                self._missing.append(wanted)
+            else:
+                raise FileFault(
+                    f"it has no column {name}, which columns.types declares: exclude the file, or "
+                    "set schema.change = widen to have null there"
+                )
+        fields += [field for field in given.fields if field.name not in declared]
+        self._schema = Schema(SchemaType.STRUCT, fields=tuple(fields))
+        self._given = pa.schema([there for there, _ in self._altered.values()])
+        self._by_way = arrow_types.carriers(self._given)
+        self._wanted = pa.schema([wanted for _, wanted in self._altered.values()])
+        self._wanted_by_way = arrow_types.carriers(self._wanted)
+        self._left: list[Row] = []
+        """Rows of a batch that had a bad one, in the order of the file."""
+
+    @property
+    def marks(self) -> Marks:
+        return self._reader.marks
+
+    @property
+    def has_tail(self) -> bool:
+        return bool(self._left) or self._reader.has_tail
+
+    @property
+    def schema(self) -> Schema | None:
+        return self._schema
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def read(self, limit: int, settled: bool) -> list[Row]:
+        if not self._left:
+            return self._rows(self._reader.read(limit, settled))
+        rows, self._left = self._left[:limit], self._left[limit:]
+        return rows
+
+    def read_batch(self, limit: int) -> RowBatch | None:
+        batch = None if self._left else self._reader.read_batch(limit)
+        if batch is None:
+            return None
+        columns = dict(zip(batch.values.schema.names, batch.values.columns, strict=True))
+        try:
+            for name, (_, wanted) in self._altered.items():
+                columns[name] = widened(columns[name], wanted.type)
+        except LossError:
+            self._left = self._rows(_rows_of(batch))
+            return None
+        for column in self._missing:
+            columns[column.name] = pa.nulls(batch.values.num_rows, column.type)
+        wanted = arrow_types.arrow_schema(self._schema)
+        arrays = [columns[name] for name in wanted.names]
+        return batch._replace(values=pa.RecordBatch.from_arrays(arrays, schema=wanted))
+
+    def _rows(self, rows: list[Row]) -> list[Row]:
+        """Rows of the file with the declared columns."""
+        good = [row for row in rows if row.reason is None]
+        made = self._values([row.value for row in good])
+        altered = {
+            id(row): row._replace(value=None, reason=value)
+            if isinstance(value, str)
+            else row._replace(value=value)
+            for row, value in zip(good, made, strict=True)
+        }
+        return [altered.get(id(row), row) for row in rows]
+
+    def _values(self, values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any] | str]:
+        """The rows, each with its columns, or why it is none."""
+        names = [field.name for field in self._schema.fields]
+        found: list[dict[str, Any] | str] = []
+        for value, changed in zip(values, self._changed(values), strict=True):
+            if isinstance(changed, str):
+                found.append(changed)
+            else:
+                found.append({name: changed.get(name, value.get(name)) for name in names})
+        return found
+
+    def _changed(self, values: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | str]:
+        """Values of the columns that have another type in the file."""
+        if not self._altered or not values:
+            return [{}] * len(values)
+        plain = [{name: value.get(name) for name in self._altered} for value in values]
+        made: dict[int, Any] = {}
+
+        def holds(start: int, end: int) -> bool:
+            try:
+                made[start] = self._widened(plain[start:end])
+            except (LossError, DataError) as error:
+                made[start] = str(error)
+                return False
+            return True
+
+        found: list[Mapping[str, Any] | str] = []
+        for start, end in parts_that_hold(len(plain), holds):
+            if end - start == 1:
+                holds(start, end)
+            part = made[start]
+            found += [part] if isinstance(part, str) else part
+        return found
+
+    def _widened(self, plain: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Raises `LossError` and `DataError`, which name the column."""
+        table = table_of(plain, self._given, self._by_way)
+        arrays: list[Any] = []
+        for column, wanted in zip(table.schema, self._wanted, strict=True):
+            array = table.column(column.name).combine_chunks()  # of one chunk
+            try:
+                arrays.append(widened(array, wanted.type))
+            except LossError as error:
+                raise LossError(
+                    f"column {column.name} of type {column.type} has a value that is no "
+                    f"{wanted.type}, as columns.types declares it: {error}"
+                ) from error
+        made = pa.Table.from_arrays(arrays, schema=self._wanted)
+        return arrow_types.rows_of(made, self._wanted_by_way)
+
+
+def _check(there: Any, wanted: Any, kind: str, *, widens: bool) -> None:
+    """Raises `FileFault` where values of the file's column cannot be those of the declared one."""
+    if there.type == wanted.type:
+        return
+    says = f"column {there.name} is of type {there.type}, columns.types declares {kind}"
+    if not may_widen(there.type, wanted.type):
+        raise FileFault(
+            f"{says} ({wanted.type}), which does not hold such values unchanged: declare a type "
+            "that holds both, or exclude the file"
+        )
+    if not widens:
+        raise FileFault(f"{says}: set schema.change = widen to have it widened")
+
+
+def _rows_of(batch: RowBatch) -> list[Row]:
+    table = pa.Table.from_batches([batch.values])
+    values = arrow_types.rows_of(table, arrow_types.carriers(table.schema))
+    found: list[Row] = []
+    for at, value in enumerate(values):
+        here = {**{name: one[at] for name, one in batch.numbers.items()}, **batch.shared}
+        members = here["start"], here["position"], value, None, here["crc"], here.get("prefix")
+        found.append(Row(*members))
+    return found
