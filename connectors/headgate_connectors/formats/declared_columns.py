@@ -9,11 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.connector.data_error import DataError
 from headgate.connector.schema import Field, Schema, SchemaType
 from headgate_arrow import arrow_types
-from headgate_arrow.rows import table_of
-from headgate_arrow.widening import LossError, may_widen, parts_that_hold, widened
+from headgate_arrow.widening import LossError, may_widen
+from headgate_arrow.wider_columns import WiderColumns
 from headgate_connectors.files.input import Marks
 from headgate_connectors.files.reader import FileFault, Reader, Row, RowBatch
 from headgate_connectors.formats.column_kinds import schema_of_kind
@@ -40,21 +39,18 @@ class DeclaredReader:
             raise FileFault("its values have no columns, and columns.types is set")
         own = {field.name: field for field in given.fields}
         declared = {name: schema_of_kind(kind).as_optional() for name, kind in kinds.items()}
-        fields: list[Field] = []
-        self._altered: dict[str, tuple[Any, Any]] = {}
-        """Arrow fields, as the file has them and as they are declared, of columns that differ."""
+        fields = [Field(name, schema) for name, schema in declared.items()]
+        wanted = [arrow_types.arrow_field(field) for field in fields]
+        there: list[Any] = []
         self._missing: list[Any] = []
         """Arrow fields of those that the file has not."""
-        for name, schema in declared.items():
-            wanted = arrow_types.arrow_field(Field(name, schema))
-            fields.append(Field(name, schema))
+        for column in wanted:
+            name = column.name
             if name in own:
-                there = arrow_types.arrow_field(own[name])
-                _check(there, wanted, kinds[name], widens=widens)
-                if there.type != wanted.type:
-                    self._altered[name] = (there, wanted)
+                there.append(_own_field(own[name]))
+                _check(there[-1], column, kinds[name], widens=widens)
             elif widens:
-                self._missing.append(wanted)
+                self._missing.append(column)
             else:
                 raise FileFault(
                     f"it has no column {name}, which columns.types declares: exclude the file, or "
@@ -62,10 +58,9 @@ class DeclaredReader:
                 )
         fields += [field for field in given.fields if field.name not in declared]
         self._schema = Schema(SchemaType.STRUCT, fields=tuple(fields))
-        self._given = pa.schema([there for there, _ in self._altered.values()])
-        self._by_way = arrow_types.carriers(self._given)
-        self._wanted = pa.schema([wanted for _, wanted in self._altered.values()])
-        self._wanted_by_way = arrow_types.carriers(self._wanted)
+        self._columns: Any = None
+        """Arrow columns of batches, once there is one: other columns need no form in Arrow."""
+        self._wider = WiderColumns(pa.schema(there), pa.schema(wanted))
         self._left: list[Row] = []
         """Rows of a batch that had a bad one, in the order of the file."""
 
@@ -96,16 +91,16 @@ class DeclaredReader:
             return None
         columns = dict(zip(batch.values.schema.names, batch.values.columns, strict=True))
         try:
-            for name, (_, wanted) in self._altered.items():
-                columns[name] = widened(columns[name], wanted.type)
+            columns.update(self._wider.arrays(batch.values))
         except LossError:
             self._left = self._rows(_rows_of(batch))
             return None
+        if self._columns is None:
+            self._columns = arrow_types.arrow_schema(self._schema)
         for column in self._missing:
             columns[column.name] = pa.nulls(batch.values.num_rows, column.type)
-        wanted = arrow_types.arrow_schema(self._schema)
-        arrays = [columns[name] for name in wanted.names]
-        return batch._replace(values=pa.RecordBatch.from_arrays(arrays, schema=wanted))
+        arrays = [columns[name] for name in self._columns.names]
+        return batch._replace(values=pa.RecordBatch.from_arrays(arrays, schema=self._columns))
 
     def _rows(self, rows: list[Row]) -> list[Row]:
         """Rows of the file with the declared columns."""
@@ -123,51 +118,20 @@ class DeclaredReader:
         """The rows, each with its columns, or why it is none."""
         names = [field.name for field in self._schema.fields]
         found: list[dict[str, Any] | str] = []
-        for value, changed in zip(values, self._changed(values), strict=True):
+        for value, changed in zip(values, self._wider.rows(values), strict=True):
             if isinstance(changed, str):
                 found.append(changed)
             else:
                 found.append({name: changed.get(name, value.get(name)) for name in names})
         return found
 
-    def _changed(self, values: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | str]:
-        """Values of the columns that have another type in the file."""
-        if not self._altered or not values:
-            return [{}] * len(values)
-        plain = [{name: value.get(name) for name in self._altered} for value in values]
-        made: dict[int, Any] = {}
 
-        def holds(start: int, end: int) -> bool:
-            try:
-                made[start] = self._widened(plain[start:end])
-            except (LossError, DataError) as error:
-                made[start] = str(error)
-                return False
-            return True
-
-        found: list[Mapping[str, Any] | str] = []
-        for start, end in parts_that_hold(len(plain), holds):
-            if end - start == 1:
-                holds(start, end)
-            part = made[start]
-            found += [part] if isinstance(part, str) else part
-        return found
-
-    def _widened(self, plain: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Raises `LossError` and `DataError`, which name the column."""
-        table = table_of(plain, self._given, self._by_way)
-        arrays: list[Any] = []
-        for column, wanted in zip(table.schema, self._wanted, strict=True):
-            array = table.column(column.name).combine_chunks()  # of one chunk
-            try:
-                arrays.append(widened(array, wanted.type))
-            except LossError as error:
-                raise LossError(
-                    f"column {column.name} of type {column.type} has a value that is no "
-                    f"{wanted.type}, as columns.types declares it: {error}"
-                ) from error
-        made = pa.Table.from_arrays(arrays, schema=self._wanted)
-        return arrow_types.rows_of(made, self._wanted_by_way)
+def _own_field(field: Field) -> Any:
+    """Raises `FileFault` where a column has no form in Arrow, as a choice of types in Avro."""
+    try:
+        return arrow_types.arrow_field(field)
+    except arrow_types.NoFormError as error:
+        raise FileFault(f"{error}: take it out of columns.types") from None
 
 
 def _check(there: Any, wanted: Any, kind: str, *, widens: bool) -> None:

@@ -1,0 +1,89 @@
+"""Columns of rows and of batches as columns of wider types, where those differ.
+
+Source of what is wider: `headgate_arrow.widening`. Rows and batches come out the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headgate.connector.data_error import DataError
+from headgate_arrow import arrow_types
+from headgate_arrow.rows import table_of
+from headgate_arrow.widening import LossError, parts_that_hold, widened
+
+
+class WiderColumns:
+    """The columns of `given` that have another type in `wanted`, both of them pyarrow.Schemas. Each
+    of the pairs is one that `may_widen` allows; columns of one of them alone count for nothing.
+    """
+
+    def __init__(self, given: Any, wanted: Any) -> None:
+        names = set(wanted.names)
+        pairs = [(one, wanted.field(one.name)) for one in given if one.name in names]
+        altered = [(one, there) for one, there in pairs if one.type != there.type]
+        self._given = pa.schema([one for one, _ in altered])
+        self._wanted = pa.schema([there for _, there in altered])
+        self._by_way = arrow_types.carriers(self._given)
+        self._wanted_by_way = arrow_types.carriers(self._wanted)
+
+    def __bool__(self) -> bool:
+        return len(self._given) > 0
+
+    def arrays(self, values: Any) -> dict[str, Any]:
+        """Columns of a RecordBatch of `given` by name, as those of `wanted`.
+
+        Raises:
+            LossError: a value does not hold; names the column.
+        """
+        return {
+            one.name: _widened(values.column(one.name), one, there)
+            for one, there in zip(self._given, self._wanted, strict=True)
+        }
+
+    def rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | str]:
+        """The values of these columns in each row, or why one of them does not hold."""
+        if not self or not rows:
+            return [{}] * len(rows)
+        plain = [{name: row.get(name) for name in self._given.names} for row in rows]
+        made: dict[int, Any] = {}
+
+        def holds(start: int, end: int) -> bool:
+            try:
+                made[start] = self._rows(plain[start:end])
+            except (LossError, DataError) as error:
+                made[start] = str(error)
+                return False
+            return True
+
+        found: list[Mapping[str, Any] | str] = []
+        for start, end in parts_that_hold(len(plain), holds):
+            if end - start == 1:
+                holds(start, end)
+            part = made[start]
+            found += [part] if isinstance(part, str) else part
+        return found
+
+    def _rows(self, plain: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Raises `LossError` and `DataError`, which name the column."""
+        table = table_of(plain, self._given, self._by_way)
+        arrays = [
+            _widened(table.column(one.name).combine_chunks(), one, there)
+            for one, there in zip(self._given, self._wanted, strict=True)
+        ]
+        made = pa.Table.from_arrays(arrays, schema=self._wanted)
+        return arrow_types.rows_of(made, self._wanted_by_way)
+
+
+def _widened(array: Any, given: Any, wanted: Any) -> Any:
+    """Raises `LossError`, which names the column."""
+    if isinstance(array, pa.ChunkedArray):  # of one chunk, or of none
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], given.type)
+    try:
+        return widened(array, wanted.type)
+    except LossError as error:
+        raise LossError(
+            f"column {given.name} of type {given.type} has a value that is no {wanted.type}: "
+            f"{error}"
+        ) from error
