@@ -9,7 +9,7 @@ bytes, or is ``rotate.interval.ms`` old. What is committed is told by the manife
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -17,13 +17,18 @@ from typing import Any, ClassVar, Final
 from headgate.connector import schema as s
 from headgate.connector.api import DataError, SinkConnector, SinkRecord, SinkTask
 from headgate.connector.batches import SinkBatch
-from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
+from headgate.connector.config import ConfigDef, ConfigError
 from headgate.connector.schema import Schema, SchemaType
 from headgate.connector.sink_names import sink_topics
 from headgate.connector.text_converters import json_text
-from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition
+from headgate_arrow import arrow_types
 from headgate_arrow.arrow_types import NoFormError
+from headgate_arrow.rows import sink_records
+from headgate_arrow.widening import LossError
+from headgate_arrow.wider_columns import WiderColumns
+from headgate_connectors.formats.column_kinds import parse_columns, struct_of_kinds
+from headgate_connectors.output.directory_config import CONFIG, config_faults
 from headgate_connectors.output.folder_columns import SinkColumns
 from headgate_connectors.output.folders import folder_fault, naming
 from headgate_connectors.output.manifest import Entry, ManifestError, SinkManifest
@@ -34,7 +39,6 @@ from headgate_connectors.output.partitions import (
     hidden_fault,
     json_fields,
     json_names,
-    partition_faults,
     pin_text,
 )
 from headgate_connectors.output.rows import VALUE, as_struct, at, refuse, value_schema
@@ -46,100 +50,6 @@ from headgate_connectors.output.writers import (
     Writer,
     json_line,
     open_writer,
-)
-
-CONFIG = (
-    ConfigDef()
-    .define(
-        "path",
-        Type.STRING,
-        validator=non_empty,
-        importance=Importance.HIGH,
-        documentation="The folder for the files; it is made if it is not there.",
-    )
-    .define(
-        "format",
-        Type.STRING,
-        "parquet",
-        one_of(*ENDINGS),
-        Importance.HIGH,
-        "Format of the files: parquet, arrow, csv, or jsonl (one JSON object a line).",
-    )
-    .define(
-        "rotate.records",
-        Type.INT,
-        1_000_000,
-        at_least(1),
-        Importance.MEDIUM,
-        "Most records of one file.",
-    )
-    .define(
-        "rotate.bytes",
-        Type.LONG,
-        128 * 1024 * 1024,
-        at_least(1),
-        Importance.MEDIUM,
-        "Bytes from which on a file is finished.",
-    )
-    .define(
-        "rotate.interval.ms",
-        Type.LONG,
-        5_000,
-        at_least(0),
-        Importance.MEDIUM,
-        "Time from the first record of a file until it is published.",
-    )
-    .define(
-        "partition.by",
-        Type.LIST,
-        (),
-        importance=Importance.MEDIUM,
-        documentation="Folders of the files, Hive style, such as city=Rome/day=2026-11-26. Each is "
-        "the name of a field, or NAME=PATTERN for the record's time, such as day=%Y-%m-%d, with %Y "
-        "%m %d %H %M. By default all files are in one folder.",
-    )
-    .define(
-        "partition.timezone",
-        Type.STRING,
-        "UTC",
-        non_empty,
-        Importance.LOW,
-        "Time zone of the patterns of partition.by, such as Europe/Berlin.",
-    )
-    .define(
-        "partition.keep.columns",
-        Type.BOOLEAN,
-        False,
-        importance=Importance.LOW,
-        documentation="Whether the fields of partition.by are in the files, too. Readers take them "
-        "from the names of the folders.",
-    )
-    .define(
-        "open.max",
-        Type.INT,
-        100,
-        at_least(1),
-        Importance.LOW,
-        "Most files that a task writes at a time. One more, and the largest group of files is "
-        "published before its time.",
-    )
-    .define(
-        "on.null.value",
-        Type.STRING,
-        "fail",
-        one_of("fail", "skip"),
-        Importance.LOW,
-        "What becomes of a record without a value (a tombstone): fail, or skip.",
-    )
-    .define(
-        "on.missing.output",
-        Type.STRING,
-        "fail",
-        one_of("fail", "accept"),
-        Importance.LOW,
-        "What to do where a committed file, or the whole folder, is gone. Choose 'fail' to fail "
-        "the task, 'accept' to go on without those records.",
-    )
 )
 
 DIRECTORY: Final = "headgate.directory"
@@ -169,7 +79,10 @@ class DirectorySinkTask(SinkTask):
         self._accepts_loss = settings["on.missing.output"] == "accept"
         self._manifest = SinkManifest(self._root, ENDINGS[self._format])
         self._manifest.claim(config.get("name", ""))
-        self._columns = SinkColumns(self._root)
+        widens = settings["schema.evolution"] == "widen"
+        self._columns = SinkColumns(self._root, widens=widens)
+        if kinds := parse_columns(settings["columns.types"]):
+            self._columns.take(struct_of_kinds(kinds))
         self._open_max: int = settings["open.max"]
         self._keeps_columns: bool = settings["partition.keep.columns"]
         by, timezone = settings["partition.by"], settings["partition.timezone"]
@@ -182,6 +95,8 @@ class DirectorySinkTask(SinkTask):
         self._pinned = _ONLY_TEXT
         self._struct = _ONLY_TEXT
         """The same as a STRUCT."""
+        self._wider: WiderColumns | None = None
+        """What makes columns of `_struct` those of `_pinned`; None: they are of the same types."""
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
         for topic, _ in partitions:
@@ -289,6 +204,12 @@ class DirectorySinkTask(SinkTask):
             self._pin(
                 batch.value_schema, f"the batch at {place[0]}-{place[1]} offset {batch.offset}"
             )
+        if self._wider is not None:
+            try:
+                batch = replace(batch, values=self._wider.batch(batch.values))
+            except LossError:
+                self._take_one_by_one(place, batch)
+                return
         columns, taken = self._pinned, 0
         files = partition.files
         if files is not None and files.columns is not columns and files.columns != columns:
@@ -314,6 +235,14 @@ class DirectorySinkTask(SinkTask):
                 taken += count
                 partition.next = part.offset + count
             self._rotate(place, partition)
+
+    def _take_one_by_one(self, place: TopicPartition, batch: SinkBatch) -> None:
+        """Take the rows of a batch of which one is refused."""
+        for record in sink_records(batch):
+            self._take(record)
+        files = self._partitions[place].files
+        if files is not None:
+            files.write()
 
     def _made(self, record: SinkRecord) -> tuple[Schema, Row, str] | None:
         """What `_row` makes of a record; None: it is passed over, or reported.
@@ -390,6 +319,11 @@ class DirectorySinkTask(SinkTask):
         if given is not self._given:
             self._pin(given, at(record))
         folder = self._by.folder(record, self._struct, row) if self._by else ""
+        if self._wider is not None:
+            (wider,) = self._wider.rows([row])
+            if isinstance(wider, str):
+                raise DataError(f"{at(record)}: {wider}")
+            row = {**row, **wider}
         return self._pinned, row, folder
 
     def _pin(self, given: Schema, where: str) -> None:
@@ -400,6 +334,8 @@ class DirectorySinkTask(SinkTask):
         except (DataError, NoFormError) as error:
             raise DataError(f"{where}: {error}") from error
         self._given, self._struct = given, struct
+        wider = WiderColumns(*map(arrow_types.arrow_schema, (struct, self._pinned)))
+        self._wider = wider or None
 
     def _json_row(self, record: SinkRecord) -> tuple[Schema, Row, str]:
         value, schema = record.value, record.value_schema
@@ -523,7 +459,7 @@ class DirectorySink(SinkConnector):
             return {"path": [fault]}
         hidden = [name for name in sink_topics(config) if name.startswith(HIDDEN)]
         faults = {"topics": [f"topic {hidden_fault(name)}" for name in hidden]} if hidden else {}
-        return {**partition_faults(config), **faults}
+        return {**config_faults(config), **faults}
 
     @classmethod
     def alter_offsets(

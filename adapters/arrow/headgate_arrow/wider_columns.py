@@ -42,6 +42,16 @@ class WiderColumns:
             for one, there in zip(self._given, self._wanted, strict=True)
         }
 
+    def batch(self, values: Any) -> Any:
+        """The RecordBatch with these columns. Raises `LossError` as `arrays`."""
+        wider, schema = self.arrays(values), values.schema
+        for name in wider:
+            schema = schema.set(
+                schema.get_field_index(name), schema.field(name).with_type(wider[name].type)
+            )
+        arrays = [wider.get(name, values.column(name)) for name in schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
     def rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | str]:
         """The values of these columns in each row, or why one of them does not hold."""
         if not self or not rows:

@@ -252,6 +252,10 @@ class AnyTarget:
 
     def check_names(self, columns: Any) -> None: ...
 
+    def promotes(self, was: Any, now: Any) -> bool:
+        """Columns keep their types: readers take a folder of files for one table."""
+        return False
+
     def read(self) -> None: ...
 
     def reached(self, place: TopicPartition) -> int | None:
@@ -301,6 +305,10 @@ class FolderTarget:
             self._writer.check_rows(rows, () if columns is None else columns.names)
 
     def check_names(self, columns: Any) -> None: ...
+
+    def promotes(self, was: Any, now: Any) -> bool:
+        """Columns keep their types: readers take a folder of files for one table."""
+        return False
 
     def read(self) -> None:
         # Looked at before the commits: what another task of the sink publishes meanwhile has one.

@@ -13,7 +13,7 @@ from headgate.connector.validators import at_least, between, non_empty, one_of, 
 from headgate_connectors.files.input import COMPRESSIONS
 from headgate_connectors.files.reader import ROW_BYTES, FileFault, ReadOptions
 from headgate_connectors.formats.column_kinds import KINDS as COLUMN_KINDS
-from headgate_connectors.formats.column_kinds import parse_columns
+from headgate_connectors.formats.column_kinds import column_types, parse_columns
 from headgate_connectors.formats.csv_file import FIELD_CHARS_MAX
 from headgate_connectors.formats.csv_types import KINDS, parse_types
 from headgate_connectors.formats.text_checks import zone_of
@@ -71,16 +71,8 @@ def _encoding(name: str, value: Any) -> None:
 
 
 def _types(name: str, value: Any) -> None:
-    _parsed(name, value, parse_types)
-
-
-def _column_types(name: str, value: Any) -> None:
-    _parsed(name, value, parse_columns)
-
-
-def _parsed(name: str, value: Any, parse: Callable[[Any], object]) -> None:
     try:
-        parse(value)
+        parse_types(value)
     except ValueError as error:
         raise ConfigError.of(name, value, str(error)) from None
 
@@ -283,7 +275,7 @@ def _define_changes(keys: ConfigDef) -> None:
         "Types of columns of Parquet, Arrow, ORC and Avro files, such as 'id: int64, at: "
         "timestamp(us, UTC)', so that all files have the same. Other columns are as each file has "
         f"them. Types are {COLUMN_KINDS}.",
-        _column_types,
+        column_types,
     )
     _define(
         keys,

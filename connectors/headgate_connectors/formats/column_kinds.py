@@ -2,9 +2,11 @@
 units and zones."""
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from headgate.connector import schema as s
+from headgate.connector.config import ConfigError
 from headgate.connector.schema import Schema
 from headgate.connector.times import UNIT_TIME, UNIT_TIMESTAMP, time_schema
 from headgate_connectors.formats.csv_types import KINDS as OF_TEXT
@@ -26,6 +28,19 @@ def parse_columns(text: str) -> dict[str, str]:
     for kind in found.values():
         schema_of_kind(kind)
     return found
+
+
+def column_types(name: str, value: Any) -> None:
+    """A validator of such a text. Raises ConfigError."""
+    try:
+        parse_columns(value)
+    except ValueError as error:
+        raise ConfigError.of(name, value, str(error)) from None
+
+
+def struct_of_kinds(kinds: Mapping[str, str]) -> Schema:
+    """The STRUCT of columns by their types."""
+    return s.struct({name: schema_of_kind(kind).as_optional() for name, kind in kinds.items()})
 
 
 def schema_of_kind(kind: str) -> Schema:

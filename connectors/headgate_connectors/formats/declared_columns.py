@@ -89,16 +89,16 @@ class DeclaredReader:
         batch = None if self._left else self._reader.read_batch(limit)
         if batch is None:
             return None
-        columns = dict(zip(batch.values.schema.names, batch.values.columns, strict=True))
         try:
-            columns.update(self._wider.arrays(batch.values))
+            values = self._wider.batch(batch.values)
         except LossError:
             self._left = self._rows(_rows_of(batch))
             return None
         if self._columns is None:
             self._columns = arrow_types.arrow_schema(self._schema)
+        columns = dict(zip(values.schema.names, values.columns, strict=True))
         for column in self._missing:
-            columns[column.name] = pa.nulls(batch.values.num_rows, column.type)
+            columns[column.name] = pa.nulls(values.num_rows, column.type)
         arrays = [columns[name] for name in self._columns.names]
         return batch._replace(values=pa.RecordBatch.from_arrays(arrays, schema=self._columns))
 

@@ -21,6 +21,7 @@ from headgate.connector.json_schema import read_schema, schema_text
 from headgate.connector.json_values import DecimalFormat
 from headgate.connector.schema import Field, Schema, SchemaType
 from headgate_arrow import arrow_types
+from headgate_arrow.widening import may_widen
 from headgate_connectors.output.column_names import clash
 from headgate_connectors.output.manifest import FOLDER, read_json, sync_folder, write_durably
 
@@ -31,8 +32,10 @@ _LOCK: Final = f"{FOLDER}/columns.lock"
 class SinkColumns:
     """The pinned columns of one folder, shared by the tasks that write to it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, widens: bool = False) -> None:
+        """`widens`: whether values of a narrower type than a column's are taken."""
         self._root = root
+        self._widens = widens
 
     def take(self, schema: Schema) -> Schema:
         """The STRUCT of all columns, after those of the STRUCT `schema` were added.
@@ -43,7 +46,7 @@ class SinkColumns:
         with self._locked():
             document = read_json(self._root / _COLUMNS)
             known = None if document is None else read_schema(document["schema"])
-            merged = schema if known is None else merge(known, schema)
+            merged = schema if known is None else merge(known, schema, widens=self._widens)
             if merged != known:
                 _check_spelling(merged)
             if merged != known:
@@ -81,7 +84,7 @@ def _check_spelling(schema: Schema) -> None:
         )
 
 
-def merge(known: Schema, new: Schema) -> Schema:
+def merge(known: Schema, new: Schema, *, widens: bool = False) -> Schema:
     """The STRUCT that holds values of both. Raises `DataError`."""
     given = {found.name: found.schema for found in new.fields}
     fields: list[Field] = []
@@ -92,10 +95,12 @@ def merge(known: Schema, new: Schema) -> Schema:
             continue
         was = arrow_types.arrow_type(found.schema, found.name)
         now = arrow_types.arrow_type(other, found.name)
-        if was != now:
+        narrower = was != now and may_widen(now, was)
+        if was != now and not (narrower and widens):
+            advice = "set schema.evolution = widen to have it widened" if narrower else "cast it"
             raise DataError(
                 f"column {found.name} is of type {now}, expected {was}, the type it has in the "
-                "files of this folder: cast it, or give the sink another path"
+                f"files of this folder: {advice}, or give the sink another path"
             )
         optional = found.schema.optional or other.optional
         fields.append(Field(found.name, replace(found.schema, optional=optional, default=None)))

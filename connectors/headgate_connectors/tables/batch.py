@@ -1,7 +1,7 @@
 """Rows of one topic-partition on their way into a table: from Connect's values to Arrow."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from headgate.connector.schema import Schema
 from headgate_arrow import arrow_types
 from headgate_arrow.arrow_types import NoFormError
 from headgate_connectors.output.rows import as_struct, at
+from headgate_connectors.tables.columns import with_types
 
 Row = dict[str, Any]
 Refuse = Callable[[SinkRecord, DataError], None]
@@ -28,7 +29,10 @@ class Layout:
     stored: Any
     """pyarrow.Schema of the same columns as the table stores them."""
     check_rows: Callable[[Any], None] = lambda _rows: None
-    """Is given a pyarrow.Table of `stored`; raises `DataError` if the target cannot hold it."""
+    """Is given a pyarrow.Table of `kept`; raises `DataError` if the target cannot hold it."""
+    kept: Any = None
+    """pyarrow.Schema of the same columns with the types that they have in the table, which may be
+    wider than `stored`; None: those of `stored`."""
 
     @classmethod
     def of(
@@ -44,8 +48,13 @@ class Layout:
             raise DataError(str(error)) from error
         return cls(arrow, arrow_types.carriers(arrow), stored_schema(arrow), check_rows)
 
+    def in_columns(self, columns: Any) -> "Layout":
+        """The same for a table that has such columns, a pyarrow.Schema with all of `stored`."""
+        kept = pa.schema([columns.field(name) for name in self.stored.names])
+        return self if kept.types == self.stored.types else replace(self, kept=kept)
+
     def table(self, rows: list[Row]) -> Any:
-        """The rows as a pyarrow.Table of `stored`.
+        """The rows as a pyarrow.Table of `kept`.
 
         Raises:
             DataError: a value that a column cannot hold unchanged; names the column.
@@ -57,6 +66,8 @@ class Layout:
                 for parts in zip(self.arrow, self.carriers, self.stored, strict=True):
                     self._check(row, *parts)
             raise
+        if self.kept is not None:
+            table = with_types(table, self.kept)
         self.check_rows(table)
         return table
 
@@ -73,6 +84,8 @@ class Layout:
                 for number, column in enumerate(self.stored)
             ]
             table = pa.Table.from_arrays(arrays, schema=self.stored)
+            if self.kept is not None:
+                table = with_types(table, self.kept)
             self.check_rows(table)
         except (*_WRONG, DataError):
             return None

@@ -164,6 +164,10 @@ class DeltaTarget:
     def check_names(self, columns: Any) -> None:
         """delta-rs writes to no table whose columns may be renamed."""
 
+    def promotes(self, was: Any, now: Any) -> bool:
+        """delta-rs changes the type of no column: a table keeps those that it has."""
+        return False
+
     def reached(self, place: TopicPartition) -> int | None:
         """Offset up to which the snapshot that was read last has the records; None: it has none.
 

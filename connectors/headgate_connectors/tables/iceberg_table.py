@@ -191,6 +191,12 @@ class IcebergTarget:
                     "restart the task"
                 )
 
+    def promotes(self, was: Any, now: Any) -> bool:
+        """Source: Iceberg's specification, "Schema Evolution": what version 2 allows."""
+        if pa.types.is_decimal(was) and pa.types.is_decimal(now):
+            return bool(was.scale == now.scale and was.precision < now.precision)
+        return (was, now) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+
     def reached(self, place: TopicPartition) -> int | None:
         """Offset up to which the metadata that was read last has the records; None: none."""
         if self._table is None:
@@ -264,11 +270,11 @@ class IcebergTarget:
     def _write(self, table: Table, batch: Batch) -> None:
         assert table.properties.get(RETRIES) == "0", "a refused commit would be tried again"
         self.check_names(batch.data.schema)
-        wanted = merge_columns(self._columns, batch.data.schema, self._evolution)
+        wanted = merge_columns(self._columns, batch.data.schema, self._evolution, self.promotes)
         before = table.metadata.current_snapshot_id
         ends = {self._key(place): str(end) for place, end in batch.ends.items()}
         with table.transaction() as change:
-            if len(wanted) > len(self._columns):
+            if wanted.names != self._columns.names or wanted.types != self._columns.types:
                 with change.update_schema() as schema:
                     schema.union_by_name(wanted)
             rows = conform(batch.data, wanted)

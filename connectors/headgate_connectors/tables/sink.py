@@ -21,7 +21,7 @@ from headgate_arrow import arrow_types
 from headgate_connectors.output.rows import VALUE, as_struct, at, refuse, value_schema
 from headgate_connectors.tables import change_events
 from headgate_connectors.tables.batch import Layout, Row, Taken
-from headgate_connectors.tables.columns import Evolution, merge_columns
+from headgate_connectors.tables.columns import Evolution, merge_columns, with_types
 from headgate_connectors.tables.keys import KeyColumns
 
 _ASK_AGAIN_MS: Final = 1_000
@@ -62,6 +62,8 @@ class Target(Protocol):
     def check_rows(self, rows: Any) -> None: ...
 
     def check_names(self, columns: Any) -> None: ...
+
+    def promotes(self, was: Any, now: Any) -> bool: ...
 
     def reached(self, place: TopicPartition) -> int | None: ...
 
@@ -322,8 +324,10 @@ class TableSinkTask(SinkTask):
             layout = Layout.of(given, self._target.stored_schema, self._target.check_rows)
             self._keys.check_types(layout.stored)
             self._target.check_names(layout.stored)
-            self._columns = merge_columns(self._columns, layout.stored, self._settings.evolution)
-            self._layouts[given] = layout
+            self._columns = merge_columns(
+                self._columns, layout.stored, self._settings.evolution, self._target.promotes
+            )
+            layout = self._layouts[given] = layout.in_columns(self._columns)
         return layout
 
     # -- batches --
@@ -375,6 +379,8 @@ class TableSinkTask(SinkTask):
 
     def _batch(self, with_rows: Mapping[TopicPartition, _Partition]) -> Batch:
         tables = [table for one in with_rows.values() for table in one.taken.tables]
+        if self._settings.evolution is Evolution.WIDEN:
+            tables = self._alike(tables)
         data = pa.concat_tables(tables, promote_options="default")
         starts = {place: one.committed for place, one in with_rows.items()}
         ends = {place: one.next for place, one in with_rows.items()}
@@ -385,6 +391,16 @@ class TableSinkTask(SinkTask):
         deleted = [flag for one in with_rows.values() for flag in one.taken.deleted]
         kept = [deleted[row] for row in last]
         return Batch(data.take(pa.array(last)), starts, ends, self._settings.keys, kept)
+
+    def _alike(self, tables: list[Any]) -> list[Any]:
+        """The tables with one type for each column, which may have become wider since the first
+        of them was made. Raises `DataError`."""
+        columns = self._columns
+        for table in tables:
+            columns = merge_columns(
+                columns, table.schema, self._settings.evolution, self._target.promotes
+            )
+        return [with_types(table, columns) for table in tables]
 
     def _forget_columns(self) -> None:
         self._columns = self._target.columns
