@@ -278,13 +278,10 @@ class Cases:
         chosen = self.chance.choice([None, "true", "false", "false"])
         return {} if chosen is None else {"replace.null.with.default": chosen}
 
-    def case(self, transform: str, count: int) -> Case:
-        chance = self.chance
-        config: dict[str, str] = _CONFIGS[transform](self)
-        if transform in _WITHOUT_SIDES:
-            return Case(transform, config, self.records(count))
-        side = chance.choice(["Key", "Value"])
-        return Case(f"{transform}${side}", config, self.records(count))
+    def case(self, name: str, count: int) -> Case:
+        """A case of one of `CLASSES`."""
+        config = _CONFIGS[name.partition("$")[0]](self)
+        return Case(name, config, self.records(count))
 
 
 _NESTING: Final = (SchemaType.ARRAY, SchemaType.MAP, SchemaType.STRUCT)
@@ -474,4 +471,8 @@ _WITHOUT_SIDES: Final = frozenset(
         *("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches"),
     }
 )
-NAMES_OF_ALL: Final = tuple(_CONFIGS)
+CLASSES: Final = tuple(
+    name + side
+    for name in _CONFIGS
+    for side in ([""] if name in _WITHOUT_SIDES else ["$Key", "$Value"])
+)
