@@ -1,26 +1,29 @@
-"""A Parquet file with every type through Kafka to Parquet, by each converter."""
+"""A Parquet file with every type through Kafka to Parquet, by each converter with a schema."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
-from support.data.every_type import NOT_IN_PROTOBUF, every_type
+from support.data.every_type import (
+    CONVERTERS,
+    KINDS,
+    REFUSED,
+    assert_equal_files,
+    column_alone,
+    rows_in,
+    table_for,
+)
 from support.kafka.broker import Found
 from support.kafka.cluster import await_true, create_topic
 from support.registry.server import schema_registry  # noqa: F401
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
-CONVERTERS = {
-    "json": "org.apache.kafka.connect.json.JsonConverter",
-    "avro": "io.confluent.connect.avro.AvroConverter",
-    "schema": "io.confluent.connect.json.JsonSchemaConverter",
-    "protobuf": "io.confluent.connect.protobuf.ProtobufConverter",
-}
+NAMES = [name for name in CONVERTERS if name != "typed"]
+"""TypedConverter is the embedded log's own."""
 
 
 @pytest.fixture
@@ -33,50 +36,50 @@ def worker(
     yield headgate_worker(kafka_broker.address, kafka_name, settings)
 
 
-def written(folder: Path) -> int:
-    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
-
-
-def test_every_type_comes_out_equal(
+def test_every_type_comes_out_equal_or_is_refused_by_name(
     worker: HeadgateWorker,
     kafka_broker: Found,
     kafka_name: str,
     schema_registry: str,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    table = pa.table(every_type())
-    tables = {
-        name: table.drop_columns(sorted(NOT_IN_PROTOBUF)) if name == "protobuf" else table
-        for name in CONVERTERS
-    }
-    for name, converter in CONVERTERS.items():
-        topic, folder = f"{kafka_name}-{name}", tmp_path / name
-        create_topic(kafka_broker.address, topic)
-        folder.mkdir()
-        pq.write_table(tables[name], folder / "rows.parquet")
-        both = {"value.converter": converter}
-        if name != "json":
+    def create(kind: str, name: str, folder: str, topic: str, **more: str) -> None:
+        both = {"value.converter": CONVERTERS[name]}
+        if name in KINDS:
             both["value.converter.schema.registry.url"] = schema_registry
-        source = {"connector.class": "DirectorySource", "path": str(folder), "topic": topic}
-        sink = {"connector.class": "DirectorySink", "topics": topic, "rotate.interval.ms": "300"}
-        for kind, config in (
-            ("in", source),
-            ("out", {**sink, "path": str(tmp_path / f"{name}-out")}),
-        ):
-            reply = worker.rest.create(f"{name}-{kind}", {**config, **both})
-            assert reply.status == 201, reply.body
-    for name in CONVERTERS:
+        config = {"connector.class": kind, "path": str(tmp_path / folder), **both, **more}
+        config["topic" if kind == "DirectorySource" else "topics"] = topic
+        reply = worker.rest.create(folder, config)
+        assert reply.status == 201, reply.body
+
+    refused = [(name, column) for name in NAMES for column in REFUSED.get(name, ())]
+    for name in NAMES:
+        write(tmp_path / name, table_for(name))
+        create_topic(kafka_broker.address, f"{kafka_name}-{name}")
+        create("DirectorySource", name, name, f"{kafka_name}-{name}")
+        more = {"rotate.interval.ms": "300"}
+        create("DirectorySink", name, f"{name}-out", f"{kafka_name}-{name}", **more)
+    for name, column in refused:
+        write(tmp_path / f"{name}-{column}", column_alone(column))
+        topic = f"{kafka_name}-{name}-{column}"
+        create_topic(kafka_broker.address, topic)
+        create("DirectorySource", name, f"{name}-{column}", topic)
+    for name in NAMES:
         out = tmp_path / f"{name}-out"
-        await_true(f"rows by {name}", lambda out=out: written(out) == 2, 90, worker.tail)
-        check(out, pq.read_table(tmp_path / name / "rows.parquet"))
+        await_true(f"rows by {name}", lambda out=out: rows_in(out) == 2, 90, worker.tail)
+        assert_equal_files(out, tmp_path / name / "rows.parquet")
+    for name, column in refused:
+        status = f"/connectors/{name}-{column}/status"
+
+        def failed(status: str = status) -> bool:
+            tasks = worker.rest.get(status).body["tasks"]
+            return [task["state"] for task in tasks] == ["FAILED"]
+
+        await_true(f"the refusal of {column}", failed, 60, worker.tail)
+        (task,) = worker.rest.get(status).body["tasks"]
+        assert REFUSED[name][column][0] in task["trace"]
 
 
-def check(out: Path, stored: Any) -> None:
-    found = pa.concat_tables(pq.read_table(path) for path in sorted(out.glob("*.parquet")))
-    assert found.schema.names == stored.schema.names
-    assert {field.name: field.type for field in found.schema} == {
-        field.name: field.type for field in stored.schema
-    }
-    for name in stored.column_names:  # as text: NaN is no different from NaN, -0.0 is from 0.0
-        texts = [each[name].combine_chunks().to_string() for each in (found, stored)]
-        assert texts[0] == texts[1], name
+def write(folder: Path, table: Any) -> None:
+    folder.mkdir()
+    pq.write_table(table, folder / "rows.parquet")

@@ -1,11 +1,14 @@
-"""Columns of every type that Parquet has."""
+"""Columns of every type that Parquet has, and what becomes of each by each converter."""
 
 import datetime
 import math
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 
 def every_type() -> dict[str, Any]:
@@ -54,6 +57,52 @@ def every_type() -> dict[str, Any]:
     }
 
 
-NOT_IN_PROTOBUF = {"list", "nested", "map"}
-"""Columns with something that Protobuf cannot say: a null in a list, a list in a list, and a map
-that is null."""
+CONVERTERS: Final = {
+    "typed": "TypedConverter",
+    "json": "org.apache.kafka.connect.json.JsonConverter",
+    "avro": "io.confluent.connect.avro.AvroConverter",
+    "schema": "io.confluent.connect.json.JsonSchemaConverter",
+    "protobuf": "io.confluent.connect.protobuf.ProtobufConverter",
+}
+KINDS: Final = {"avro": "AVRO", "schema": "JSON", "protobuf": "PROTOBUF"}
+"""Converters with a registry, and its word for their schemas."""
+_NULL: Final = "is null, expected a list or map: Protobuf cannot tell a null from an empty one"
+_NESTED: Final = "is a list or map within another one, which Protobuf has not: put it in a struct"
+REFUSED: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "protobuf": {
+        "list": [
+            "value.list[1] is null, which a list in Protobuf cannot hold",
+            f"value.list {_NULL}",
+        ],
+        "nested": [f"value.nested[] {_NESTED}"] * 2,
+        "map": [f"value.map {_NULL}"],
+    }
+}
+"""What a converter says of each row that it refuses, for columns that its format cannot hold. All
+other columns come out equal."""
+
+
+def table_for(converter: str) -> pa.Table:
+    """The columns that `converter`, a name in `CONVERTERS`, does not refuse."""
+    return pa.table(every_type()).drop_columns(list(REFUSED.get(converter, ())))
+
+
+def column_alone(column: str) -> pa.Table:
+    return pa.table({column: every_type()[column]})
+
+
+def rows_in(folder: Path) -> int:
+    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+
+
+def assert_equal_files(out: Path, stored: Path) -> None:
+    """The Parquet files in `out` have the rows of the file `stored`, of the same types."""
+    found = pa.concat_tables(pq.read_table(path) for path in sorted(out.glob("*.parquet")))
+    given = pq.read_table(stored)
+    assert found.schema.names == given.schema.names
+    assert {each.name: each.type for each in found.schema} == {
+        each.name: each.type for each in given.schema
+    }
+    for name in given.column_names:  # as text: NaN is no different from NaN, -0.0 is from 0.0
+        texts = [each[name].combine_chunks().to_string() for each in (found, given)]
+        assert texts[0] == texts[1], name
