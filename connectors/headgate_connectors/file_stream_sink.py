@@ -4,8 +4,10 @@ Same config keys as Connect's connector of this name. Source: connect-file (4.3.
 
 Differs: standard output is not supported, since a task may run anywhere; what the sink has put is
 on disk before its offsets are committed; a line that a crash has torn is removed before it is
-written again; an output that is gone although records were committed to it is an error; a text
-with half of a surrogate pair is refused, where Java writes ``?``.
+written again; an output that is gone, cut or replaced although records were committed to it is an
+error; a text with half of a surrogate pair is refused, where Java writes ``?``.
+
+How far the file was written at the last commit stands in ``.NAME.position`` beside it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,9 +18,12 @@ from headgate.connector.api import DataError, SinkConnector, SinkRecord, SinkTas
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
 from headgate.connector.text_converters import text_of
 from headgate.connector.validators import one_of
+from headgate.ports import TopicPartition
 from headgate_connectors.file_stream_config import FILE, file_errors, task_config
+from headgate_connectors.output.position_file import PositionFile
+from headgate_connectors.output.rewrite_mark import RewriteMark
 from headgate_connectors.output.rows import at, refuse
-from headgate_connectors.output.text_file import TextOutput
+from headgate_connectors.output.text_file import Position, TextOutput
 
 SINK_CONFIG = (
     ConfigDef()
@@ -36,10 +41,11 @@ SINK_CONFIG = (
         "fail",
         one_of("fail", "rewrite", "accept"),
         Importance.LOW,
-        "What to do at the start if the file is not there or empty although records were committed "
-        "to it. Choose 'fail' to fail the task, 'rewrite' to write what the log still has from its "
-        "beginning, 'accept' to go on without those records. A file that goes while the task "
-        "runs fails it.",
+        "What to do at the start if the file is not there, empty, cut or replaced although records "
+        "were committed to it. Choose 'fail' to fail the task, 'rewrite' to append what the log "
+        "still has from its beginning (what the file has stays, so lines may be there twice), "
+        "'accept' to go on without those records. Where that happens while the task runs, the task "
+        "fails.",
     )
 )
 
@@ -64,10 +70,11 @@ class FileStreamSinkTask(SinkTask):
         self._on_missing: str = settings["on.missing.output"]
         self._is_alone = (config.get("tasks.max") or "1").strip() == "1"
         path = Path(config.get(FILE) or self._name).absolute()
-        self._mark = path.with_name(f".{path.name}.rewrite")
-        """Is there from the start of a rewrite until the group has a commit of it: a crash in
-        between leaves a file that is not empty beside offsets of the file before it."""
-        self._before_rewrite: Mapping[tuple[str, int], int] | None = None
+        self._mark = RewriteMark(path)
+        self._rewritten: dict[TopicPartition, int] = {}
+        """Offsets up to which the rewrite under way has come."""
+        self._rewrite_ends: dict[TopicPartition, int] = {}
+        """Offsets that were committed before it, where it ends; empty: there is none."""
         self._topics: set[str] = set()
         try:
             self._output = TextOutput(path)
@@ -76,6 +83,10 @@ class FileStreamSinkTask(SinkTask):
                 f"Couldn't find or create file '{self._name}' for FileStreamSinkTask: {error}"
             ) from error
         self._was_empty = self._output.is_empty()
+        self._position_file = PositionFile(path)
+        self._position: Position | None = None
+        """What this task has noted last."""
+        self._told_position = False
         self._has_torn_line = self._output.has_torn_line()
 
     @property
@@ -83,52 +94,86 @@ class FileStreamSinkTask(SinkTask):
         assert self._output is not None
         return self._output
 
-    def open(self, partitions: Collection[tuple[str, int]]) -> None:
+    def open(self, partitions: Collection[TopicPartition]) -> None:
         """
         Raises:
-            OutputMissingError: records were committed, and there is nothing in the file.
+            OutputMissingError: records were committed, and the file has not all of them.
         """
         self._topics.update(topic for topic, _ in partitions)
+        if (what := self._loss()) and (count := self._committed_count()):
+            seen = f"{what}, but {count:,} records were committed to it"
+            self._on_missing_output(seen, partitions, {})
+        elif (done := self._mark.read()) is not None and not self._rewrite_ends:
+            if any(done.get(place, 0) < end for place, end in self._committed(partitions).items()):
+                what = "was being written anew when its task ended"
+                self._on_missing_output(what, partitions, done)
+            else:
+                self._mark.remove()
+
+    def _loss(self) -> str:
+        """What has become of the file since offsets were last committed; empty text: nothing."""
         # Until it got its partitions another task may have had them, and have written.
         is_empty = self._was_empty and self._file.is_empty()
         self._was_empty = False
-        if is_empty and (count := self._committed_count()):
-            seen = f"is empty or was not there, but {count:,} records were committed to it"
-            self._on_missing_output(seen, partitions)
-        elif self._mark.exists() and self._before_rewrite is None:
-            self._on_missing_output("was being written anew when its task ended", partitions)
+        known = self._position_file.read() if self._file.is_regular else None
+        if is_empty and (known is None or known.size):
+            return "is empty or was not there"
+        return "" if known is None else self._file.damage_before(known)
 
     def _committed_count(self) -> int:
         """Records of the topics that this task has read: its group may have read others before."""
         committed = self.context.committed().items()
         return sum(end for (topic, _), end in committed if topic in self._topics)
 
-    def _on_missing_output(self, what: str, partitions: Collection[tuple[str, int]]) -> None:
+    def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        committed = self.context.committed()
+        return {place: committed[place] for place in partitions if committed.get(place)}
+
+    def _on_missing_output(
+        self, what: str, partitions: Collection[TopicPartition], done: Mapping[TopicPartition, int]
+    ) -> None:
+        """
+        Args:
+            done: offsets up to which a rewrite has come before.
+        """
         seen = f"{self._name} {what}"
         if self._on_missing == "fail":
             raise OutputMissingError(f"{seen}. {WAYS_ON}")
         if self._on_missing == "accept":
             self.context.log(f"{seen}: going on without them, as on.missing.output is accept")
-            self._mark.unlink(missing_ok=True)
+            self._note_position()
+            self._mark.remove()
             return
         self.context.log(f"{seen}: writing what the log still has from its beginning")
-        self._mark.touch(mode=0o600)
-        self._before_rewrite = dict(self.context.committed())
-        for topic, partition in partitions:
-            self.context.offset(topic, partition, 0)
+        self._rewritten = dict(done)
+        self._mark.write(self._rewritten)
+        self._note_position()
+        self._rewrite_ends = self._committed(partitions)
+        for place in self._rewrite_ends:
+            self.context.offset(*place, done.get(place, 0))
         self.context.request_commit()
 
-    def _end_rewrite(self) -> None:
-        if self._before_rewrite not in (None, self.context.committed()):
-            self._before_rewrite = None
-            self._mark.unlink(missing_ok=True)
+    def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        self.flush()
+        if self._rewrite_ends:
+            self._rewritten.update(offsets)
+            ends = self._rewrite_ends.items()
+            if any(self._rewritten.get(place, 0) < end for place, end in ends):
+                self._mark.write(self._rewritten)
+            else:
+                self._rewrite_ends = {}
+                self._mark.remove()
+        return offsets
 
     def _check_output(self) -> None:
         """
         Raises:
             OutputMissingError: the file is another one, or shorter than it was.
         """
-        if seen := self._file.damage():
+        self._raise_for(self._file.damage())
+
+    def _raise_for(self, seen: str) -> None:
+        if seen:
             raise OutputMissingError(
                 f"{self._name} {seen} while it was written; {self._committed_count():,} records "
                 f"were committed to it before. {WAYS_ON}"
@@ -136,8 +181,6 @@ class FileStreamSinkTask(SinkTask):
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         self._check_output()
-        if self._before_rewrite is not None:
-            self._end_rewrite()
         if not records:
             return
         lines = [line for record in records if (line := self._encoded(record)) is not None]
@@ -166,6 +209,7 @@ class FileStreamSinkTask(SinkTask):
         count = self._file.begun_of(lines) if self._is_alone else 0
         if count > len(lines[0]) or (count and self._committed_count()):
             self._file.cut_torn_line()
+            self._note_position()
             self.context.log(f"{self._name}: cut the last line, which was half written")
         elif self._file.has_torn_line():  # another task may have ended it
             self._file.append([b""])
@@ -176,7 +220,26 @@ class FileStreamSinkTask(SinkTask):
 
     def flush(self) -> None:
         self._check_output()
+        if self._position is not None:
+            self._raise_for(self._file.damage_before(self._position))
         self._file.sync()
+        self._note_position()
+
+    def _note_position(self) -> None:
+        """Note how far the file is written, which is on disk. Where that cannot be written down the
+        sink goes on: a loss while no task runs is then not found, as is said."""
+        if not self._file.is_regular:
+            return
+        try:
+            self._position = self._position_file.write(self._file)
+        except OSError as error:
+            if not self._told_position:
+                self._told_position = True
+                self.context.log(
+                    f"{self._name}: cannot note how far it is written ({error}), so text that is "
+                    "cut off while the task does not run will not be missed: let the task write "
+                    "to that folder"
+                )
 
     def stop(self) -> None:
         if self._output is not None:

@@ -1,12 +1,26 @@
 """A text file that is appended to: whole lines, and a look at whether what was written is there."""
 
+import hashlib
 import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 CHUNK_BYTES = 1 << 18
+TAIL_BYTES = 1 << 16
+"""Bytes of a file that are compared to tell it from another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a file, and what stood before it."""
+
+    size: int
+    """Bytes before it."""
+    tail: str
+    """SHA-256 of the last `TAIL_BYTES` of them, as hex digits."""
 
 
 class TextOutput:
@@ -47,6 +61,27 @@ class TextOutput:
         self._size = mine.st_size
         return ""
 
+    def position(self) -> Position:
+        """Where the file ends now."""
+        size = os.fstat(self._file.fileno()).st_size
+        return Position(size, self._tail(size))
+
+    def damage_before(self, known: Position) -> str:
+        """What happened to the bytes before `known`, as `damage` says it."""
+        if not self.is_regular:
+            return ""
+        size = os.fstat(self._file.fileno()).st_size
+        if size < known.size:
+            return f"was cut or replaced: it has {size:,} bytes, expected {known.size:,} or more"
+        if self._tail(known.size) != known.tail:
+            return f"was replaced or edited: its bytes up to {known.size:,} are not those written"
+        return ""
+
+    def _tail(self, size: int) -> str:
+        with self._path.open("rb") as file:
+            file.seek(max(0, size - TAIL_BYTES))
+            return hashlib.sha256(file.read(min(size, TAIL_BYTES))).hexdigest()
+
     def append(self, lines: Sequence[bytes]) -> None:
         """Append `lines`, a newline after each: all of them, or none where the disk is full and
         nobody else writes to the file.
@@ -66,6 +101,8 @@ class TextOutput:
                 if self.is_regular and os.fstat(number).st_size == before + written:
                     os.ftruncate(number, before)
             raise OSError(error.errno, error.strerror, str(self._path)) from error
+        # Of a file that was cut just before, the next look finds less than this.
+        self._size = max(self._size, before) + len(data)
 
     def has_torn_line(self) -> bool:
         """Whether the file ends in the middle of a line."""

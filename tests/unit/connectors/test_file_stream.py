@@ -288,4 +288,4 @@ def test_what_was_put_is_on_disk_before_its_offsets_are_committed(
     task.put([SinkRecord("t", 0, 0, None, "one", (), 0)])
     task.pre_commit({("t", 0): 1})
     task.stop()
-    assert synced == [4]
+    assert synced[0] == 4  # then the position beside it

@@ -1,5 +1,7 @@
-"""A FileStreamSink whose file is gone, emptied or cut, on the embedded log."""
+"""A FileStreamSink whose file is gone, emptied, cut or replaced, on the embedded log."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -89,6 +91,160 @@ def test_an_output_that_goes_while_it_is_written_is_an_error(tmp_path: Path, how
     assert sum(committed(tmp_path).values()) == 3
 
 
+def cut(out: Path) -> None:
+    with out.open("r+b") as file:
+        file.truncate(4)
+
+
+def write_over(out: Path) -> None:
+    """Other text of the same length, in the same file."""
+    with out.open("r+b") as file:
+        file.write(b"x")
+
+
+def replace(out: Path) -> None:
+    out.unlink()
+    out.write_text("other\ntext\nand more of it\n")
+
+
+HARM: dict[str, tuple[Callable[[Path], object], str]] = {
+    "cut": (cut, "was cut or replaced: it has 4 bytes, expected 6 or more"),
+    "edited": (write_over, "was replaced or edited: its bytes up to 6 are not those written"),
+    "replaced": (replace, "was replaced or edited"),
+}
+
+
+@pytest.mark.parametrize("how", sorted(HARM))
+def test_an_output_that_was_cut_or_replaced_before_the_start_is_an_error(
+    tmp_path: Path, how: str
+) -> None:
+    add(tmp_path, "a", "b", "c")
+    assert run(tmp_path) == ["a", "b", "c"]
+    out = tmp_path / "out.txt"
+    harm, text = HARM[how]
+    harm(out)
+    left = out.read_text().splitlines()
+    add(tmp_path, "d")
+    for _ in range(2):  # each start finds it
+        ended = bench(tmp_path).start().wait()
+        assert ended.outcome is TaskOutcome.FAILED
+        assert text in ended.reason and "but 3 records were committed to it" in ended.reason
+        assert "on.missing.output = rewrite" in ended.reason and "accept" in ended.reason
+    assert out.read_text().splitlines() == left
+    assert run(tmp_path, on_missing_output="accept") == [*left, "d"]
+    add(tmp_path, "e")
+    assert run(tmp_path) == [*left, "d", "e"]  # what was accepted is no error any more
+
+
+@pytest.mark.parametrize("how", sorted(HARM))
+def test_an_output_that_was_cut_or_replaced_can_be_written_anew(tmp_path: Path, how: str) -> None:
+    """What is left of it stays: it may be all there is of records that the log has no more."""
+    add(tmp_path, "a", "b", "c")
+    assert run(tmp_path) == ["a", "b", "c"]
+    out = tmp_path / "out.txt"
+    HARM[how][0](out)
+    left = out.read_text().splitlines()
+    add(tmp_path, "d")
+    subject = bench(tmp_path, on_missing_output="rewrite").start()
+    subject.until(lambda: subject.progress.records == 4)
+    subject.stop()
+    assert out.read_text().splitlines() == [*left, "a", "b", "c", "d"]
+    add(tmp_path, "e")
+    assert run(tmp_path) == [*left, "a", "b", "c", "d", "e"]
+
+
+def test_an_output_that_was_copied_or_added_to_is_no_error(tmp_path: Path) -> None:
+    add(tmp_path, "a", "b", "c")
+    assert run(tmp_path) == ["a", "b", "c"]
+    out = tmp_path / "out.txt"
+    shutil.copy(out, tmp_path / "copy")
+    (tmp_path / "copy").rename(out)
+    with out.open("a") as file:
+        file.write("theirs\n")
+    add(tmp_path, "d")
+    assert run(tmp_path) == ["a", "b", "c", "theirs", "d"]
+
+
+def test_an_output_that_is_written_over_while_it_is_written_is_an_error(tmp_path: Path) -> None:
+    """It is the same file, of the same length."""
+    add(tmp_path, "a", "b", "c")
+    subject = bench(tmp_path).start()
+    subject.until(lambda: sum(committed(tmp_path).values()) == 3)
+    write_over(tmp_path / "out.txt")
+    add(tmp_path, "d")
+    ended = subject.wait()
+    assert "are not those written while it was written; 3 records" in ended.reason
+    assert sum(committed(tmp_path).values()) == 3
+
+
+def test_an_output_that_is_cut_and_grows_again_at_once_is_an_error(tmp_path: Path) -> None:
+    """It was cut between the look and the writing, and has more bytes than at the look."""
+    task = FileStreamSinkTask()
+    task.context = SimpleNamespace(committed=dict)  # type: ignore[assignment]
+    task.start({"file": str(tmp_path / "out")})
+    task.put([SinkRecord("t", 0, 0, None, "one", (), 0)])
+    task._check_output()
+    (tmp_path / "out").write_text("")
+    task._file.append([b"longer than what was there"])
+    with pytest.raises(OutputMissingError, match="was cut from 31 to 27 bytes"):
+        task.flush()
+    task.stop()
+
+
+def test_tasks_of_one_file_know_what_the_others_have_written(tmp_path: Path) -> None:
+    """The slower one does not note less than the faster one has."""
+    tasks = [FileStreamSinkTask(), FileStreamSinkTask()]
+    for number, task in enumerate(tasks):
+        task.context = SimpleNamespace(committed=lambda: {("t", 0): 2})  # type: ignore[assignment]
+        task.start({"file": str(tmp_path / "out"), "tasks.max": "2"})
+        task.put([SinkRecord("t", number, 0, None, "line", (), 0)])
+        task.flush()
+    tasks[0].flush()
+    (tmp_path / "out").write_text("line\nlin")
+    late = FileStreamSinkTask()
+    late.context = tasks[0].context
+    late.start({"file": str(tmp_path / "out"), "tasks.max": "2"})
+    with pytest.raises(OutputMissingError, match="has 8 bytes, expected 10 or more, but 2 records"):
+        late.open([("t", 0)])
+    for task in (*tasks, late):
+        task.stop()
+
+
+def test_offsets_that_were_reset_make_a_cut_output_no_error(tmp_path: Path) -> None:
+    task = FileStreamSinkTask()
+    task.context = SimpleNamespace(committed=dict)  # type: ignore[assignment]
+    for text in ("one", "two"):
+        task.start({"file": str(tmp_path / "out")})
+        task.open([("t", 0)])
+        task.put([SinkRecord("t", 0, 0, None, text, (), 0)])
+        task.flush()
+        task.stop()
+        (tmp_path / "out").write_text("")
+
+
+@pytest.mark.parametrize("damaged", ["", "{", '{"size": 3'])
+def test_a_position_that_a_crash_has_torn_is_none(tmp_path: Path, damaged: str) -> None:
+    add(tmp_path, "a", "b", "c")
+    assert run(tmp_path) == ["a", "b", "c"]
+    (tmp_path / ".out.txt.position").write_text(damaged)
+    add(tmp_path, "d")
+    assert run(tmp_path) == ["a", "b", "c", "d"]
+
+
+def test_a_position_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / ".out.position").mkdir()
+    logged: list[str] = []
+    task = FileStreamSinkTask()
+    task.context = SimpleNamespace(committed=dict, log=logged.append)  # type: ignore[assignment]
+    task.start({"file": str(tmp_path / "out")})
+    for _ in range(2):
+        task.put([SinkRecord("t", 0, 0, None, "one", (), 0)])
+        task.flush()
+    task.stop()
+    (told,) = logged
+    assert "cannot note how far it is written" in told and ".out.position" in told
+
+
 def tear(folder: Path, text: str) -> None:
     with (folder / "out.txt").open("a") as file:
         file.write(text)
@@ -163,6 +319,46 @@ def test_a_rewrite_that_a_kill_has_ended_begins_anew(tmp_path: Path) -> None:
     subject.until(lambda: subject.progress.records == 3)
     subject.stop()
     assert (tmp_path / "out.txt").read_text().splitlines() == ["a", "a", "b", "c"]
+
+
+def test_a_rewrite_that_was_killed_goes_on_where_it_was_noted(tmp_path: Path) -> None:
+    """Killed after the first commit, between the note and the commit, and after the last."""
+    add(tmp_path, "a", "b", "c")
+    assert run(tmp_path) == ["a", "b", "c"]
+    (tmp_path / "out.txt").unlink()
+    seeks: dict[tuple[str, int], int] = {}
+    group = {("t", 0): 3}
+
+    def start(choice: str) -> FileStreamSinkTask:
+        task = FileStreamSinkTask()
+        task.context = SimpleNamespace(  # type: ignore[assignment]
+            committed=lambda: dict(group),
+            log=print,
+            offset=lambda topic, partition, at: seeks.update({(topic, partition): at}),
+            request_commit=lambda: None,
+        )
+        task.start({"file": str(tmp_path / "out.txt"), "on.missing.output": choice})
+        task.open([("t", 0)])
+        return task
+
+    def put(task: FileStreamSinkTask, offset: int) -> None:
+        task.put([SinkRecord("t", 0, offset, None, "abc"[offset], (), 0)])
+
+    task = start("rewrite")
+    for offset in range(2):
+        put(task, offset)
+    task.pre_commit({("t", 0): 2})
+    task.stop()  # killed before the group had it
+    with pytest.raises(OutputMissingError, match="was being written anew"):
+        start("fail")
+    seeks.clear()
+    task = start("rewrite")
+    assert seeks == {("t", 0): 2}
+    put(task, 2)
+    task.pre_commit({("t", 0): 3})
+    task.stop()  # the group's offset is the one that it had before all this
+    start("fail").stop()
+    assert (tmp_path / "out.txt").read_text().splitlines() == ["a", "b", "c"]
 
 
 def test_a_full_disk_leaves_no_torn_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
