@@ -1,6 +1,7 @@
 """Options, settings and fixtures that all tests share."""
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 
@@ -13,6 +14,9 @@ from support.kafka.broker import kafka_broker, kafka_name, own_broker  # noqa: F
 from xdist.remote import Producer
 
 from headgate_runtime.config import hidden_values
+
+os.environ["HEADGATE_CONTEXTS"] = "/nonexistent/contexts.json"
+"""No command of a test is about a cluster of whoever runs the tests."""
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")

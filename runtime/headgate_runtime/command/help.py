@@ -29,6 +29,9 @@ _OFFSETS: Final = "headgate offsets show NAME"
 _WORKERS: Final = "headgate status shows the workers of a cluster"
 _DELETE: Final = "headgate connectors delete NAME deletes it; headgate offsets reset its offsets"
 _RESUME: Final = "headgate connectors resume NAME runs it again"
+_CONTEXT: Final = "headgate context set, use, list, show and delete are for names of clusters"
+_SET: Final = "headgate context set NAME --url ADDRESS makes or changes one"
+_CURRENT: Final = "headgate context show shows the current one"
 _SEE: Final = ("detail", "details", "info", "inspect", "see", "state", "view")
 _OPERATE: Final = "headgate connectors {} is for connectors of a running cluster"
 MEANT: Final[Mapping[str, Mapping[str, str]]] = {
@@ -49,6 +52,8 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("remove", "rm"), _DELETE),
         "down": "Ctrl-C or SIGTERM ends headgate up, and the next one goes on from there",
         "version": "headgate --version shows it",
+        **dict.fromkeys(("config", "contexts", "login"), _CONTEXT),
+        "info": _WORKERS,
     },
     "connectors": {
         **dict.fromkeys(("get", "describe", "status", "config", "tasks", *_SEE), _SHOW),
@@ -58,6 +63,15 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("log", "logs"), f"{_SHOW}; more is in the logs of its workers"),
         "scale": "headgate connectors edit NAME changes its config, tasks.max included",
         "validate": "headgate connectors diff FILE... says what is wrong with configs",
+    },
+    "context": {
+        **dict.fromkeys(("add", "create", "new", "set-context", "update"), _SET),
+        **dict.fromkeys(("get", "get-contexts", "ls"), "headgate context list shows them"),
+        **dict.fromkeys(("current", "current-context", "describe"), _CURRENT),
+        **dict.fromkeys(("select", "switch", "use-context"), "headgate context use NAME"),
+        **dict.fromkeys(
+            ("remove", "remove-context", "rm", "unset"), "headgate context delete NAME forgets it"
+        ),
     },
     "loggers": dict.fromkeys(
         ("get", "ls", "show"), "headgate loggers list shows the loggers and their levels"

@@ -24,7 +24,7 @@ from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
 from headgate_runtime.remote.apply import register as register_apply
 from headgate_runtime.remote.commands import register as register_remote
 from headgate_runtime.remote.locate import VARIABLE
-from headgate_runtime.remote.patch import register as register_patch
+from headgate_runtime.remote.options import Url
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -209,7 +209,6 @@ def standalone(
 
 register_remote(app)
 register_apply(app)
-register_patch()
 
 
 @app.command(
@@ -217,7 +216,7 @@ register_patch()
     epilog=example(
         "headgate plugins",
         "headgate plugins DirectorySource",
-        "headgate plugins --url http://127.0.0.1:8083",
+        "headgate plugins --url http://127.0.0.1:8083   # of a running worker",
         "headgate plugins --local   # although HEADGATE_URL is set",
     ),
 )
@@ -231,16 +230,7 @@ def plugins(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON value instead of text.")
     ] = False,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            "--url",
-            envvar=VARIABLE,
-            metavar="ADDRESS",
-            help="Ask a running worker, of Kafka Connect too, what it has. Addresses are as for "
-            "headgate status.",
-        ),
-    ] = None,
+    url: Url = None,
     local: Annotated[
         bool,
         typer.Option("--local", help=f"Look at what is installed here, whatever {VARIABLE} says."),
@@ -248,7 +238,8 @@ def plugins(
 ) -> None:
     """List the connectors that are installed here or in a running worker, or the options of one.
 
-    NAME may also be the class of a transform, predicate or converter.
+    NAME may also be the class of a transform, predicate or converter. A worker is asked only if
+    --url, --context or HEADGATE_URL names one.
     """
     if local and url not in (None, os.environ.get(VARIABLE)):
         _refuse("--local looks here, and --url asks a worker: give one of them")

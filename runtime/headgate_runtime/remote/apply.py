@@ -10,8 +10,8 @@ import typer
 
 from headgate_runtime.command.help import example
 from headgate_runtime.remote import show
-from headgate_runtime.remote.commands import EXIT_DIFFERS, HEADING, refuse, remote_at
 from headgate_runtime.remote.locate import SOCKET, refuse_unserved
+from headgate_runtime.remote.options import EXIT_DIFFERS, HEADING, refuse, remote_at
 from headgate_runtime.remote.remote import Config, Remote, RemoteError
 
 EXAMPLE: Final = example("headgate apply pipeline.toml --diff", "headgate apply pipeline.toml")

@@ -1,14 +1,25 @@
-"""Names of connectors for the shell to complete, from the cluster that the command would ask."""
+"""Words for the shell to complete: names of connectors, from the cluster that the command would
+ask, and names of contexts."""
 
 import threading
 from typing import Final
 
 import typer
 
+from headgate_runtime.remote import contexts
 from headgate_runtime.remote.locate import open_remote
+from headgate_runtime.remote.remote import RemoteError
 
 FIND_S: Final = 1.5
 """A shell that waits longer annoys more than one without names."""
+
+
+def context_names(incomplete: str) -> list[str]:
+    """Contexts whose names begin with `incomplete`; none if their file cannot be read."""
+    try:
+        return sorted(name for name in contexts.read().by_name if name.startswith(incomplete))
+    except RemoteError:
+        return []
 
 
 def connector_names(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -21,9 +21,11 @@ _NAMES: Final = {
     "http": "HTTP without TLS",
     "https": "HTTP with TLS",
 }
+_CONTEXT: Final = "headgate context set NAME"
 _ABOUT_CERTIFICATE: Final = (
     "it takes only clients with a certificate of an authority that it trusts",
-    "set HEADGATE_CERTIFICATE_FILE and HEADGATE_KEY_FILE to the PEM files of such a one",
+    "set HEADGATE_CERTIFICATE_FILE and HEADGATE_KEY_FILE to the PEM files of such a one; of a "
+    f"context: {_CONTEXT} --certificate-file FILE --key-file FILE",
 )
 WAIT: Final = "ask again in a moment; if it stays so, the worker's log says more"
 _ALERT: Final = 0x15
@@ -81,7 +83,8 @@ def unreached(address: str, seen: str) -> RemoteError:
     surely not sent. `seen`: what the library says."""
     if "CERTIFICATE_VERIFY_FAILED" in seen:
         text = "its certificate is not trusted"
-        return _unreached(address, text, "set HEADGATE_CA_FILE to the PEM file of its authority")
+        step = "set HEADGATE_CA_FILE to the PEM file of its authority"
+        return _unreached(address, text, f"{step}; of a context: {_CONTEXT} --ca-file FILE")
     there, next_step = advice(address)
     return _unreached(address, there or _short(seen), next_step or WAIT)
 

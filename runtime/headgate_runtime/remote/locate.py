@@ -1,21 +1,82 @@
-"""Which cluster a command is about: --url, HEADGATE_URL, or the `headgate up` of this folder."""
+"""Which cluster a command is about: --url, HEADGATE_URL, the `headgate up` of this folder, or the
+current context."""
 
 import importlib.util
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from headgate.errors import MissingExtraError
+from headgate_runtime.remote import contexts
 from headgate_runtime.remote.remote import Remote, RemoteError
 
 EXIT_USAGE: Final = 2
 VARIABLE: Final = "HEADGATE_URL"
 SOCKET: Final = "grpc.sock"
 LOCK: Final = "headgate.lock"
+CURRENT: Final = "the current context"
 _FORMS: Final = (
     "give http://HOST:PORT (REST, also of a Connect worker in Java), grpc://HOST:PORT, or "
     "unix:PATH; https:// and grpcs:// with TLS"
 )
+SCHEMES: Final = ("http://", "https://", "grpc://", "grpcs://", "unix:")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A cluster, how it is reached, and who said so."""
+
+    url: str
+    source: str
+    variables: Mapping[str, str]
+    """Files of certificates and the login, as the environment has them."""
+    context: str = ""
+    """Empty: it is of no context."""
+
+
+def found(url: str | None) -> Access:
+    """The cluster that is meant. `url`: an address, the name of a context, or nothing.
+
+    Raises:
+        RemoteError: there is none, or it is not clear which one.
+    """
+    given = url or os.environ.get(VARIABLE) or ""
+    source = VARIABLE if given == os.environ.get(VARIABLE) else "--url"
+    if not given:
+        here = _found_here()
+        if here is not None:
+            return Access(here, "the headgate up of this folder", os.environ)
+        given = _current()
+        source = CURRENT
+    if contexts.is_name(given):
+        known = contexts.read()
+        if given not in known.by_name and ("." in given or given == "localhost"):
+            raise no_address(given)
+        context = known.named(given)
+        return Access(context.url, source, context.variables(), given)
+    return Access(given, source, os.environ)
+
+
+def no_address(text: str) -> RemoteError:
+    return RemoteError(
+        f"{text!r} is no address of a cluster, nor the name of a context\n  next: {_FORMS}; "
+        "headgate context list shows the contexts",
+        EXIT_USAGE,
+    )
+
+
+def refuse_login(url: str) -> None:
+    """Raises RemoteError: `url` has a user or a password in it, which would be shown and logged."""
+    if "@" in urlsplit(url).netloc:
+        shown = url.partition("://")[0] + "://" + url.rpartition("@")[2]
+        raise RemoteError(
+            f"the address has a login in it, and addresses are shown\n  next: give {shown} with "
+            "HEADGATE_USERNAME and HEADGATE_PASSWORD, or headgate context set NAME --username USER",
+            EXIT_USAGE,
+        )
 
 
 def open_remote(url: str | None) -> Remote:
@@ -25,28 +86,35 @@ def open_remote(url: str | None) -> Remote:
         RemoteError: there is none, or it is not clear which one.
         MissingExtraError: the packages that speak its protocol are not installed.
     """
-    address = url or os.environ.get(VARIABLE) or _found_here()
-    if address.startswith(("http://", "https://")):
+    return opened(found(url))
+
+
+def opened(access: Access) -> Remote:
+    """Raises as `open_remote`."""
+    address = access.url
+    if not address.startswith(SCHEMES):
+        raise no_address(address)
+    refuse_login(address)
+    if address.startswith("http"):
         try:
             from headgate_runtime.remote.over_rest import RestRemote
         except ImportError as error:
             raise _missing(error, "rest") from None
-        return RestRemote(address)
-    if not address.startswith(("grpc://", "grpcs://", "unix:")):
-        raise RemoteError(f"{address!r} is no address of a cluster\n  next: {_FORMS}", EXIT_USAGE)
+        return RestRemote(address, access.variables)
     # Without this, gRPC's C code writes lines of its own between ours.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from headgate_runtime.remote.over_grpc import GrpcRemote
     except ImportError as error:
         raise _missing(error, "grpc") from None
-    return GrpcRemote(address)
+    return GrpcRemote(address, access.variables)
 
 
-def _found_here() -> str:
+def _found_here() -> str | None:
+    """Address of the `headgate up` of this folder. None: this is no folder of one."""
     here = Path()
-    found = [here / SOCKET, *sorted(here.glob(f"*/{SOCKET}"))]
-    sockets = [path for path in found if path.is_socket()]
+    there = [here / SOCKET, *sorted(here.glob(f"*/{SOCKET}"))]
+    sockets = [path for path in there if path.is_socket()]
     if len(sockets) == 1:
         return f"unix:{sockets[0]}"
     if sockets:
@@ -55,12 +123,40 @@ def _found_here() -> str:
             f"several headgate up run in {here.absolute()}\n  next: say which one: {shown}",
             EXIT_USAGE,
         )
-    for folder in sorted(path.parent for path in (*here.glob(LOCK), *here.glob(f"*/{LOCK}"))):
+    folders = sorted(path.parent for path in (*here.glob(LOCK), *here.glob(f"*/{LOCK}")))
+    for folder in folders:
         refuse_unserved(folder)
+    current = contexts.read().current
+    if folders and current:
+        # Whoever takes it for running must not change another cluster instead.
+        raise RemoteError(
+            f"{folders[0].absolute()} is the data folder of a headgate up that does not run\n"
+            f"  next: start it, or say --context {current} for the current context",
+            EXIT_USAGE,
+        )
+    return None
+
+
+def _current() -> str:
+    """Name of the current context.
+
+    Raises:
+        RemoteError: there is none.
+    """
+    known = contexts.read()
+    if known.current:
+        return known.current
+    if known.by_name:
+        raise RemoteError(
+            f"no headgate up runs in {Path().absolute()}, and no context is current\n"
+            f"  next: headgate context use NAME; there are {', '.join(sorted(known.by_name))}",
+            EXIT_USAGE,
+        )
     raise RemoteError(
-        f"no headgate up runs in {here.absolute()}\n"
+        f"no headgate up runs in {Path().absolute()}\n"
         "  next: go to the folder of its pipeline file, start one (headgate up PIPELINE.toml), or "
-        "give an address: --url grpc://HOST:PORT, --url http://HOST:8083, or HEADGATE_URL",
+        "give an address: --url grpc://HOST:PORT, --url http://HOST:8083, or HEADGATE_URL; "
+        "headgate context set NAME --url ADDRESS keeps it",
         EXIT_USAGE,
     )
 

@@ -47,10 +47,11 @@ def _call(found: cluster_pb2.LongCall) -> dict[str, Any]:
 
 
 class GrpcRemote:
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, variables: Mapping[str, str] | None = None) -> None:
+        """`variables`: files of certificates; None: those of the environment."""
         self.where = address
         try:
-            self._client = Client(address, timeout_s=CALL_S)
+            self._client = Client(address, timeout_s=CALL_S, environment=variables)
         except ValueError as error:
             raise RemoteError(str(error), 2) from None
         except OSError as error:

@@ -1,6 +1,7 @@
 """A cluster over Connect's REST API: Java's workers and ours. What REST lacks is made up for by
 asking again and again (`watch`, `wait`); a target state it does not tell."""
 
+import base64
 import json
 import os
 import ssl
@@ -27,6 +28,7 @@ from headgate_runtime.remote.remote import (
     LateError,
     Plan,
     PlannedRow,
+    RefusedError,
     RemoteError,
     TaskRow,
     Work,
@@ -55,9 +57,13 @@ _CODES: Final = {
 
 
 class RestRemote:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, variables: Mapping[str, str] | None = None) -> None:
+        """`variables`: files of certificates and the login; None: those of the environment."""
+        given = os.environ if variables is None else variables
         self.where = url.rstrip("/")
-        self._pool = httpcore.ConnectionPool(ssl_context=_trusted())
+        self._pool = httpcore.ConnectionPool(ssl_context=_trusted(given))
+        self._user = given.get("HEADGATE_USERNAME", "")
+        self._login = _login(self._user, given.get("HEADGATE_PASSWORD", ""))
 
     def close(self) -> None:
         self._pool.close()
@@ -318,7 +324,7 @@ class RestRemote:
     def _answer(self, asked: Question) -> HttpResponse:
         # Whoever asks has not been forwarded by anybody.
         path = asked.path.replace("?forward=true&", "?").replace("?forward=true", "")
-        headers = [*_HEADERS, *asked.headers.items()]
+        headers = [*_HEADERS, *self._login, *asked.headers.items()]
         if asked.body is not None:
             headers.append(("Content-Type", "application/json"))
         timeout = {"connect": CONNECT_S, "read": CALL_S, "write": CALL_S, "pool": CONNECT_S}
@@ -344,16 +350,34 @@ class RestRemote:
                 f"{self.where} has not answered: {text}\n"
                 "  next: it may have been done: look with headgate status before you ask again"
             ) from None
+        if answer.status == 401:
+            raise _not_let_in(self.where, self._user)
         found = {name.decode().lower(): value.decode() for name, value in answer.headers}
         return HttpResponse(answer.status, answer.content, found)
 
 
-def _trusted() -> ssl.SSLContext:
+def _login(user: str, password: str) -> list[tuple[str, str]]:
+    """The header of basic authentication; none without a user."""
+    if not user:
+        return []
+    plain = f"{user}:{password}".encode()
+    return [("Authorization", f"Basic {base64.b64encode(plain).decode()}")]
+
+
+def _not_let_in(where: str, user: str) -> RefusedError:
+    seen = f"does not let {user} in with this password" if user else "wants a user and a password"
+    return RefusedError(
+        f"{where} {seen}\n  next: headgate context set NAME --username USER keeps them, or set "
+        "HEADGATE_USERNAME and HEADGATE_PASSWORD"
+    )
+
+
+def _trusted(given: Mapping[str, str]) -> ssl.SSLContext:
     """The authorities of this machine, and those of HEADGATE_CA_FILE; with the certificate that
     HEADGATE_CERTIFICATE_FILE names, as for gRPC."""
     context = ssl.create_default_context()
     authorities, certificate, key = (
-        os.environ.get(f"HEADGATE_{name}_FILE") for name in ("CA", "CERTIFICATE", "KEY")
+        given.get(f"HEADGATE_{name}_FILE") for name in ("CA", "CERTIFICATE", "KEY")
     )
     try:
         if authorities:

@@ -11,13 +11,13 @@ from headgate.connector.nearest import nearest
 from headgate.herder.privileged import merged
 from headgate_runtime.command.help import example
 from headgate_runtime.remote import show
-from headgate_runtime.remote.commands import (
+from headgate_runtime.remote.connectors import connectors
+from headgate_runtime.remote.options import (
     EXIT_DIFFERS,
     EXIT_USAGE,
     DryRun,
     Name,
     Url,
-    connectors,
     refuse,
     remote_at,
 )

@@ -194,7 +194,7 @@ def test_what_is_edited_is_written_unless_somebody_else_was_faster(
         other.client.pause("edited")
         return text.replace('"1"', '"2"')
 
-    monkeypatch.setattr("headgate_runtime.remote.commands._edited", edited)
+    monkeypatch.setattr("headgate_runtime.remote.connectors._edited", edited)
     done = command(other, "connectors", "edit", "edited")
     assert done.exit_code == 1
     assert "somebody else has changed it" in done.output

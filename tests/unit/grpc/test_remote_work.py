@@ -14,7 +14,7 @@ from headgate import wire
 from headgate.herder import messages as m
 from headgate.ids import TargetState
 from headgate_runtime.observe.metrics import metrics
-from headgate_runtime.remote import commands, show
+from headgate_runtime.remote import commands, connectors, show
 from headgate_runtime.remote.over_grpc import GrpcRemote
 from headgate_runtime.remote.over_rest import RestRemote
 from headgate_runtime.remote.remote import Remote, Work
@@ -88,7 +88,7 @@ def test_a_call_that_hangs_is_shown_beside_the_state(
 def told_of(url: str, capsys: pytest.CaptureFixture[str], words: str) -> None:
     """Both commands for people say it."""
     commands.status(url)
-    commands.show_connector("slow", url)
+    connectors.show_connector("slow", url)
     assert len(re.findall(words, capsys.readouterr().out)) == 2
 
 

@@ -48,12 +48,19 @@ class AsyncClient:
     """For one event loop. The methods raise `HeadgateError`. What they lack is there in the
     stubs `connectors` and `cluster`, which raise `grpc.aio.AioRpcError`."""
 
-    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment`: variables that name files of certificates; None: those of the process."""
         self._timeout_s = timeout_s
         with ExitStack() as stack:
             where = stack.enter_context(target(address))
             self._channel = (
-                grpc.aio.secure_channel(where, credentials(), options=options(address))
+                grpc.aio.secure_channel(where, credentials(environment), options=options(address))
                 if has_tls(address)
                 else grpc.aio.insecure_channel(where, options=options(address))
             )

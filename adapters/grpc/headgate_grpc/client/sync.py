@@ -46,12 +46,19 @@ class Client:
     """The methods raise `HeadgateError`. What they lack is there in the stubs `connectors` and
     `cluster`, which raise `grpc.RpcError`."""
 
-    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment`: variables that name files of certificates; None: those of the process."""
         self._timeout_s = timeout_s
         with ExitStack() as stack:
             where = stack.enter_context(target(address))
             self._channel = (
-                grpc.secure_channel(where, credentials(), options=options(address))
+                grpc.secure_channel(where, credentials(environment), options=options(address))
                 if has_tls(address)
                 else grpc.insecure_channel(where, options=options(address))
             )

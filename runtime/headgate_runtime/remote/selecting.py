@@ -1,0 +1,98 @@
+"""Changes of several connectors, by names or by regular expressions over all names."""
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import typer
+
+from headgate_runtime.remote import show
+from headgate_runtime.remote.options import EXIT_USAGE, complain, refuse, remote_at, say
+from headgate_runtime.remote.remote import LISTED, RefusedError, Remote, RemoteError
+
+EXIT_NONE: Final = 1
+"""No connector has such a name, or nothing was confirmed."""
+
+
+def selected(remote: Remote, names: Sequence[str], *, reg_exp: bool) -> list[str]:
+    """The names, each once; with `reg_exp` those of all connectors that one of `names` matches as a
+    whole, sorted.
+
+    Raises:
+        RemoteError: nothing matches.
+    """
+    if not reg_exp:
+        return list(dict.fromkeys(names))
+    patterns = [_pattern(each) for each in names]
+    known = [row.name for row in remote.rows()]
+    found = [name for name in known if any(each.fullmatch(name) for each in patterns)]
+    if not found:
+        near = [name for name in known if any(each.search(name) for each in patterns)]
+        hint = f"; it has to match a whole name, as '.*{names[0]}.*' does" * bool(near)
+        raise RemoteError(
+            f"no connector matches {', '.join(names)}\n  next: {LISTED}{hint}", EXIT_NONE
+        )
+    return found
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        hint = "; '.*' stands for any letters" * text.startswith("*")
+        raise RemoteError(
+            f"{text!r} is no regular expression: {error}\n  next: nothing was asked; mend it{hint}",
+            EXIT_USAGE,
+        ) from None
+
+
+def each(
+    names: Sequence[str],
+    change: Callable[[Remote, str], None],
+    word: str,
+    url: str | None,
+    *,
+    reg_exp: bool = False,
+) -> None:
+    """Change each of them, and say what came of each."""
+    with remote_at(url) as remote:
+        all_of(remote, selected(remote, names, reg_exp=reg_exp), change, word)
+
+
+def all_of(
+    remote: Remote, names: Sequence[str], change: Callable[[Remote, str], None], word: str
+) -> None:
+    """Change each of them. A refused one does not stop the others; the code is then its own. Where
+    the cluster does not answer, those that were not asked are named."""
+    code = 0
+    for at, name in enumerate(names):
+        try:
+            change(remote, name)
+        except RefusedError as error:
+            complain(f"{name}: {error}" if name not in str(error) else str(error))
+            code = error.exit_code
+        except RemoteError as error:
+            left = ", ".join(names[at + 1 :])
+            text = f"{name}: {error}"
+            raise RemoteError(
+                text + (f"\n  not asked: {left}" if left else ""), error.exit_code
+            ) from None
+        else:
+            say(f"{name} {word}")
+    if code:
+        raise typer.Exit(code)
+
+
+def confirm(remote: Remote, names: Sequence[str], question: str) -> None:
+    """Show the connectors, and go on only if the user says yes."""
+    wanted = set(names)
+    rows = [row for row in remote.rows() if row.name in wanted]
+    typer.echo(show.connectors(rows), err=True)
+    if not sys.stdin.isatty():
+        refuse(
+            f"there is no terminal to ask: {question}\n  next: nothing was changed; say --yes",
+            EXIT_USAGE,
+        )
+    if not typer.confirm(question, err=True):
+        refuse("nothing was changed", EXIT_NONE)
