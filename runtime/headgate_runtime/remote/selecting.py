@@ -89,10 +89,15 @@ def confirm(remote: Remote, names: Sequence[str], question: str) -> None:
     wanted = set(names)
     rows = [row for row in remote.rows() if row.name in wanted]
     typer.echo(show.connectors(rows), err=True)
-    if not sys.stdin.isatty():
+    if not on_terminal():
         refuse(
             f"there is no terminal to ask: {question}\n  next: nothing was changed; say --yes",
             EXIT_USAGE,
         )
     if not typer.confirm(question, err=True):
         refuse("nothing was changed", EXIT_NONE)
+
+
+def on_terminal() -> bool:
+    """Whether somebody can answer."""
+    return sys.stdin.isatty()

@@ -1,0 +1,122 @@
+"""Changes of several connectors: by names, by regular expressions, and what comes of each."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.grpc.worker import Served, grpc_worker
+from typer.testing import CliRunner, Result
+
+from headgate.ids import TargetState
+from headgate_grpc.v1 import connector_pb2
+from headgate_runtime.command.parser import app
+from headgate_runtime.remote import selecting
+from headgate_runtime.remote.over_rest import RestRemote
+from headgate_runtime.remote.remote import RemoteError
+
+SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
+NAMES = ("orders-in", "orders-out", "payments")
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with grpc_worker(tmp_path_factory.mktemp("several")) as served:
+        yield served
+
+
+@pytest.fixture
+def served(worker: Served) -> Iterator[Served]:
+    """With three connectors that are stopped."""
+    for name in NAMES:
+        worker.client.create(name, SINK, connector_pb2.TARGET_STATE_STOPPED)
+        worker.client.wait(name)
+    yield worker
+    for name in names(worker):
+        worker.client.delete(name)
+        worker.client.wait(name, deleted=True)
+
+
+def names(worker: Served) -> list[str]:
+    return [each.name for each in worker.client.list()]
+
+
+def connectors(served: Served, *arguments: str, given: str | None = None) -> Result:
+    return RUN.invoke(app, ["connectors", *arguments, "--url", served.rest.url], input=given)
+
+
+RUN = CliRunner()
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [("pause", "paused"), ("resume", "resumed"), ("stop", "stopped"), ("restart", "restarted")],
+)
+def test_all_that_match_are_changed(served: Served, command: str, word: str) -> None:
+    done = connectors(served, command, "--reg-exp", "orders-.*", "pay.+", "nobody")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [f"{name} {word}" for name in NAMES]
+
+
+def test_a_pattern_is_about_whole_names(served: Served) -> None:
+    done = connectors(served, "pause", "-e", "orders")
+    assert done.exit_code == 1 and not done.stdout
+    assert "no connector matches orders\n  next: headgate connectors list" in done.stderr
+    assert "'.*orders.*'" in done.stderr
+    done = connectors(served, "pause", "-e", "*")
+    assert done.exit_code == 2 and not done.stdout
+    assert "'*' is no regular expression: nothing to repeat" in done.stderr
+    assert connectors(served, "pause", "orders-.*").exit_code == 1  # a name, without -e
+
+
+def test_a_name_that_is_not_there_does_not_stop_the_others(served: Served) -> None:
+    done = connectors(served, "pause", "orders-in", "nope", "payments", "orders-in")
+    assert done.exit_code == 1
+    assert done.stdout == "orders-in paused\npayments paused\n"
+    assert "Unknown connector nope" in done.stderr and "payments" not in done.stderr
+
+
+def test_what_would_be_deleted_is_shown_and_asked(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = connectors(served, "delete", "-e", "orders-.*")
+    assert done.exit_code == 2 and names(served) == list(NAMES)
+    assert "orders-in " in done.stderr and "orders-out " in done.stderr
+    assert "payments" not in done.stderr and "say --yes" in done.stderr
+    monkeypatch.setattr(selecting, "on_terminal", lambda: True)
+    done = connectors(served, "delete", "-e", "orders-.*", given="n\n")
+    assert done.exit_code == 1 and names(served) == list(NAMES)
+    assert f"delete 2 connectors at {served.rest.url.rstrip('/')}? [y/N]" in done.stderr
+    done = connectors(served, "delete", "-e", "orders-.*", given="y\n")
+    assert done.exit_code == 0  # the runner of the test shows what was typed, too
+    assert done.stdout.endswith("orders-in deleted\norders-out deleted\n")
+    assert names(served) == ["payments"]
+
+
+def test_yes_asks_nothing_and_plain_names_are_not_asked_about(served: Served) -> None:
+    done = connectors(served, "delete", "-e", "orders-.*", "--yes")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert connectors(served, "delete", "payments").stdout == "payments deleted\n"
+    assert names(served) == []
+
+
+class Lost(RestRemote):
+    """A worker whose connection breaks when the second connector is asked for."""
+
+    def set_target_state(self, name: str, state: TargetState) -> None:
+        if name == NAMES[1]:
+            raise RemoteError("http://w has not answered: gone\n  next: look", 1)
+        super().set_target_state(name, state)
+
+
+def test_where_the_connection_breaks_those_that_were_not_asked_are_named(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(url: str | None) -> Any:
+        return Lost(str(url))
+
+    monkeypatch.setattr("headgate_runtime.remote.options.open_remote", lost)
+    done = connectors(served, "pause", *NAMES)
+    assert done.exit_code == 1
+    assert done.stdout == "orders-in paused\n"
+    assert "orders-out: http://w has not answered" in done.stderr
+    assert done.stderr.endswith("  not asked: payments\n")
