@@ -26,7 +26,8 @@ topic = "lines"
 file = "in.txt"
 """
 PRINTED = """\
-services grpc.health.v1.Health grpc.reflection.v1alpha.ServerReflection headgate.v1.ClusterService \
+services grpc.health.v1.Health grpc.reflection.v1.ServerReflection \
+grpc.reflection.v1alpha.ServerReflection headgate.v1.ClusterService \
 headgate.v1.ConnectorService
 created orders
 waited for RUNNING

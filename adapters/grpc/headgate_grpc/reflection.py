@@ -1,5 +1,7 @@
 """The reflection service, which is loaded when it is asked for the first time: it takes 4 MiB, and
 few ask for it.
+
+It is served as v1 and as v1alpha. Their messages are the same bytes, so one handler answers both.
 """
 
 from collections.abc import Sequence
@@ -7,8 +9,10 @@ from typing import Any, Final
 
 import grpc
 
-SERVICE: Final = "grpc.reflection.v1alpha.ServerReflection"
-METHOD: Final = f"/{SERVICE}/ServerReflectionInfo"
+OLD: Final = "grpc.reflection.v1alpha"
+NEW: Final = "grpc.reflection.v1"
+SERVICES: Final = tuple(f"{package}.ServerReflection" for package in (NEW, OLD))
+METHODS: Final = {f"/{service}/ServerReflectionInfo" for service in SERVICES}
 
 
 class Reflection(grpc.GenericRpcHandler):
@@ -18,11 +22,11 @@ class Reflection(grpc.GenericRpcHandler):
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._names = (*names, SERVICE)
+        self._names = (*names, *SERVICES)
         self._handler: Any = None
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        if handler_call_details.method != METHOD:
+        if handler_call_details.method not in METHODS:
             return None
         if self._handler is None:
             self._handler = self._made()
@@ -31,9 +35,57 @@ class Reflection(grpc.GenericRpcHandler):
     def _made(self) -> Any:
         from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-        servicer: Any = reflection.aio.ReflectionServicer(self._names)
+        pool = _Described(reflection_pb2.DESCRIPTOR)
+        servicer: Any = reflection.aio.ReflectionServicer(self._names, pool)
         return grpc.stream_stream_rpc_method_handler(
             servicer.ServerReflectionInfo,
             request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
             response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
         )
+
+
+class _Described:
+    """What is described: all that this process has loaded, and v1 of reflection itself.
+
+    The package `grpc_reflection` has no v1. A client that describes each service that is listed
+    asks for it too. The description is kept out of the process' own pool, where it would clash
+    with the one of a later `grpc_reflection`.
+    """
+
+    def __init__(self, old: Any) -> None:
+        from google.protobuf import descriptor_pb2, descriptor_pool
+
+        self._all: Any = descriptor_pool.Default()
+        self._added: Any = descriptor_pool.DescriptorPool()
+        described = descriptor_pb2.FileDescriptorProto()
+        old.CopyToProto(described)
+        described.package = NEW
+        described.name = f"{NEW.replace('.', '/')}/reflection.proto"
+        for message in described.message_type:
+            for field in message.field:
+                if field.type_name:
+                    field.type_name = _renamed(field.type_name)
+        for service in described.service:
+            for method in service.method:
+                method.input_type = _renamed(method.input_type)
+                method.output_type = _renamed(method.output_type)
+        self._added.Add(described)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._all, name)
+
+    def FindFileByName(self, name: str) -> Any:  # noqa: N802
+        try:
+            return self._added.FindFileByName(name)
+        except KeyError:
+            return self._all.FindFileByName(name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> Any:  # noqa: N802
+        try:
+            return self._added.FindFileContainingSymbol(symbol)
+        except KeyError:
+            return self._all.FindFileContainingSymbol(symbol)
+
+
+def _renamed(name: str) -> str:
+    return name.replace(f".{OLD}.", f".{NEW}.")
