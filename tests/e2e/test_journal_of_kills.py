@@ -6,11 +6,12 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.commands.pipelines import Up
 
-from headgate.herder.journal import replay_journal
+from headgate.herder.journal import replay_journal, shown
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
@@ -38,7 +39,13 @@ path = "out"
 format = "jsonl"
 """
 WORKERS = ("worker-1", "worker-2", "worker-3")
-DECIDED = re.compile(r"DEBUG headgate_runtime\.worker\.loop: (\w+ -> .*)$", re.MULTILINE)
+DECIDED = re.compile(
+    r"DEBUG headgate_runtime\.worker\.(?:"
+    r"journal_file: decided (?P<effects>.*)|loop: (?P<command>\w+) -> (?P<names>.*))$",
+    re.MULTILINE,
+)
+Decision = tuple[str, list[Any]]
+"""The kind of a command, and the effects of it with all that they hold."""
 
 
 @pytest.fixture
@@ -59,13 +66,25 @@ def three_without(up: Up, gone: int) -> bool:
     return len(pids) == 3 and gone not in pids
 
 
-def replay(journal: Path) -> list[str]:
-    """What is decided on each command of a journal, in the words of the log."""
-    return [
-        f"{type(step.command).__name__} -> "
-        + (", ".join(type(effect).__name__ for effect in step.effects) or "nothing")
-        for step in replay_journal(journal.read_text().splitlines(keepends=True))
-    ]
+def replay(journal: Path) -> list[Decision]:
+    """What is decided on each command of a journal."""
+    steps = replay_journal(journal.read_text().splitlines(keepends=True))
+    return [(type(step.command).__name__, shown(step.effects)) for step in steps]
+
+
+def logged_in(log: str) -> list[Decision]:
+    """What a worker's log says that it decided. The effects stand before their command."""
+    found: list[Decision] = []
+    effects: list[Any] = []
+    for match in DECIDED.finditer(log):
+        if match["command"] is None:
+            effects = json.loads(match["effects"])
+            continue
+        names = [] if match["names"] == "nothing" else match["names"].split(", ")
+        decided = effects if names else []
+        assert [each["type"] for each in decided] == names
+        found.append((match["command"], decided))
+    return found
 
 
 def test_journals_of_workers_one_of_which_is_killed_replay(up: Up) -> None:
@@ -80,10 +99,10 @@ def test_journals_of_workers_one_of_which_is_killed_replay(up: Up) -> None:
     survivors = [each for each in WORKERS if not (up.folder / f"{each}.journal.1").exists()]
     assert survivors
     for worker in WORKERS:
-        logged = DECIDED.findall((up.folder / "state" / "logs" / f"{worker}.log").read_text())
+        logged = logged_in((up.folder / "state" / "logs" / f"{worker}.log").read_text())
         replayed = replay(up.folder / f"{worker}.journal")
         if worker in survivors:
-            assert len(replayed) > 30
+            assert sum(1 for _, effects in replayed if effects) > 30
             assert replayed == logged
             continue
         assert replayed and logged[-len(replayed) :] == replayed

@@ -3,7 +3,8 @@
 A user's bug arrives as a file. The first line has the herder's settings, each further line one
 command. Secrets are left out: values of configs that no decision reads, session keys and traces
 stand there as digests, so that equal values stay equal. `replay_journal` gives the commands to a
-new herder.
+new herder. What it decides is what the first one decided, word for word, as `Journal.decided` and
+`shown` have it.
 
 Source: dask's `stimulus_log` is the model. Kafka Connect has none.
 """
@@ -20,8 +21,9 @@ from headgate.connector.restart_policy import KEYS as RESTART_KEYS
 from headgate.errors import CoreError
 from headgate.herder.calls import config_digest
 from headgate.herder.herder import Herder
-from headgate.herder.messages import Command, Effect, Tick
+from headgate.herder.messages import AppendConfig, Command, Effect, Tick
 from headgate.herder.settings import HerderSettings
+from headgate.topics.config_records import SESSION_KEY
 
 VERSION: Final = 1
 SHOWN: Final = frozenset(
@@ -31,10 +33,13 @@ SHOWN: Final = frozenset(
     }
 )
 """Keys of configs whose values decisions read. Every other value is a digest."""
-_CONFIGS: Final = frozenset({"config", "configs", "connector_config", "task_config", "merged"})
+_CONFIGS: Final = frozenset(
+    {"changes", "config", "configs", "connector_config", "merged", "properties", "task_config"}
+)
 _TEXTS: Final = frozenset({"trace"})
-_KEY_TYPES: Final = frozenset({"SessionKeyChanged", "SessionKeyMade"})
-_LEFT_OUT: Final = frozenset({"worker_settings", "transport"})
+_KEY_RECORD: Final = "SessionKeyRecord"
+_KEY_TYPES: Final = frozenset({"SessionKeyChanged", "SessionKeyMade", _KEY_RECORD})
+_LEFT_OUT: Final = frozenset({"worker_settings", "transport", "hidden"})
 
 
 class JournalError(CoreError):
@@ -64,7 +69,7 @@ class Journal:
 
     def first_line(self, settings: HerderSettings, now_ms: int, wall_ms: int) -> str:
         table = cast(dict[str, Any], wire.plain(settings))
-        for name in _LEFT_OUT:
+        for name in _LEFT_OUT & table.keys():
             table[name] = {}
         first = {"version": VERSION, "now_ms": now_ms, "wall_ms": wall_ms, "settings": table}
         return json.dumps(first, separators=(",", ":"), ensure_ascii=False)
@@ -75,6 +80,11 @@ class Journal:
         safe = self._safe(wire.plain(command))
         entry = {"now_ms": now_ms, "command": safe}
         return json.dumps(entry, separators=(",", ":"), ensure_ascii=False)
+
+    def decided(self, effects: Iterable[Effect]) -> list[Any]:
+        """A decision as JSON can carry it. Secrets are left out as in the line of its command, so
+        it is equal to `shown` of what a replay decides."""
+        return cast(list[Any], self._safe(shown(effects)))
 
     def _safe(self, value: object) -> Any:
         if isinstance(value, list):
@@ -87,6 +97,8 @@ class Journal:
         for name, item in table.items():
             if name in _CONFIGS:
                 out[name] = self._configs(item)
+            elif name in _LEFT_OUT:
+                out[name] = {}
             elif name in _TEXTS and isinstance(item, str):
                 out[name] = self._digest(item)
             elif name == "key" and table.get("type") in _KEY_TYPES:
@@ -149,6 +161,25 @@ def replay_journal(lines: Iterable[str]) -> Iterator[Step]:
         except (wire.WireError, KeyError, TypeError, ValueError) as error:
             raise JournalError(f"line {number}: {error}") from None
         yield Step(now_ms, command, tuple(herder.handle(now_ms, command)))
+
+
+def shown(effects: Iterable[Effect]) -> list[Any]:
+    """`effects` as JSON can carry them; records for the config topic as the JSON that they hold."""
+    return [_shown(effect) for effect in effects]
+
+
+def _shown(effect: Effect) -> Any:
+    out = wire.plain(effect)
+    if isinstance(effect, AppendConfig):
+        out["records"] = [[key, _opened(key, value)] for key, value in effect.records]
+    return out
+
+
+def _opened(key: str, value: bytes | None) -> Any:
+    if value is None:
+        return None
+    found = json.loads(value)
+    return {"type": _KEY_RECORD, **found} if key == SESSION_KEY else found
 
 
 def _complete(text: str) -> bool:

@@ -1,12 +1,14 @@
 """The journal of a worker's herder as a file: ``headgate.journal``."""
 
+import json
 import logging
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from headgate.herder.journal import Journal
-from headgate.herder.messages import Command
+from headgate.herder.messages import Command, Effect
 from headgate.herder.settings import HerderSettings
 from headgate_runtime.config.settings import WorkerSettings
 
@@ -55,6 +57,13 @@ class JournalFile:
     def write(self, now_ms: int, command: Command) -> None:
         if self._left > 0:
             self._write(self._journal.line(now_ms, command))
+
+    def decided(self, effects: Sequence[Effect]) -> None:
+        """Log at DEBUG what was decided on the command that was written last, in full and without
+        secrets: what a replay of the journal must decide, too."""
+        if effects and log.isEnabledFor(logging.DEBUG):
+            decision = self._journal.decided(effects)
+            log.debug("decided %s", json.dumps(decision, separators=(",", ":")))
 
     def _write(self, line: str) -> None:
         self._left -= len(line) + 1

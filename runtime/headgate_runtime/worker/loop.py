@@ -290,6 +290,8 @@ class Worker:
             self._journal.write(now_ms, command)
 
     def _decided(self, command: Command, effects: Sequence[Effect]) -> None:
+        if self._journal is not None:
+            self._journal.decided(effects)
         if log.isEnabledFor(logging.DEBUG):
             names = [type(effect).__name__ for effect in effects]
             log.debug("%s -> %s", type(command).__name__, ", ".join(names) or "nothing")

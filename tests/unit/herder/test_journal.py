@@ -1,16 +1,21 @@
 """A herder's journal replays to the same decisions, and keeps no secret."""
 
-from collections.abc import Callable
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
 from headgate import wire
+from headgate.herder import journal as journal_module
 from headgate.herder import messages as m
 from headgate.herder.herder import Herder
-from headgate.herder.journal import Journal, JournalError, replay_journal
+from headgate.herder.journal import Journal, JournalError, replay_journal, shown
 from headgate.herder.settings import HerderSettings
 from headgate.simulation.cluster import simulate
 from headgate.simulation.world import Options
+from headgate.topics.config_records import encode_connector, encode_session_key
 
 
 class Recorded:
@@ -19,7 +24,7 @@ class Recorded:
     def __init__(self, settings: HerderSettings, now_ms: int, wall_ms: int) -> None:
         self.journal = Journal(b"salt")
         self.lines = [self.journal.first_line(settings, now_ms, wall_ms) + "\n"]
-        self.effects: list[list[m.Effect]] = []
+        self.decided: list[list[Any]] = []
 
 
 @pytest.fixture
@@ -40,8 +45,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Recorded]:
     def handled(self: Herder, now_ms: int, command: m.Command) -> list[m.Effect]:
         one = of[id(self)]
         one.lines.append(one.journal.line(now_ms, command) + "\n")
-        one.effects.append(handle(self, now_ms, command))
-        return one.effects[-1]
+        effects = handle(self, now_ms, command)
+        one.decided.append(one.journal.decided(effects))
+        return effects
 
     kept: list[Herder] = []
     monkeypatch.setattr(Herder, "__init__", made)
@@ -58,14 +64,35 @@ def test_journals_of_whole_clusters_replay_to_the_same_decisions(
     assert len(recorded) >= 3
     for one in recorded:
         steps = list(replay_journal(one.lines))
-        assert len(steps) == len(one.effects)
-        for step, effects in zip(steps, one.effects, strict=True):
-            assert [_shown(effect) for effect in step.effects] == [_shown(e) for e in effects]
+        assert len(steps) == len(one.decided)
+        for step, decided in zip(steps, one.decided, strict=True):
+            assert shown(step.effects) == decided, step.command
+    kinds = {each["type"] for one in recorded for decided in one.decided for each in decided}
+    assert kinds >= {"StartTask", "AppendConfig", "WriteStatus", "Answer", "ValidateConfig"}
 
 
-def _shown(effect: m.Effect) -> tuple[str, str]:
-    subject = getattr(effect, "connector", None) or getattr(effect, "key", None)
-    return type(effect).__name__, str(subject or getattr(effect, "call_id", ""))
+def test_a_decision_that_differs_in_one_value_is_another() -> None:
+    """What is compared has the contents of effects, and not their kinds alone."""
+    journal = Journal(b"salt")
+    one = m.StopConnector("c", 1, 9)
+    assert journal.decided([one]) == shown([one])
+    assert journal.decided([one]) != shown([m.StopConnector("c", 2, 9)])
+    written, wrong = (
+        m.AppendConfig(1, (encode_connector("c", {"tasks.max": tasks_max}),), True)
+        for tasks_max in ("1", "2")
+    )
+    assert journal.decided([written]) == shown([written]) != shown([wrong])
+
+
+def test_a_decision_keeps_no_secret() -> None:
+    records = (
+        encode_connector("c", {"connector.class": "Source", "password": "hunter2"}),
+        encode_session_key(b"hunter2" * 5, "HmacSHA256", 1),
+    )
+    text = str(Journal(b"salt").decided([m.AppendConfig(1, records, True)]))
+    assert "'connector.class': 'Source'" in text
+    assert "hunter2" not in text
+    assert base64.b64encode(b"hunter2" * 5).decode() not in text
 
 
 def journal_of(*commands: m.Command) -> str:
@@ -80,6 +107,36 @@ def test_values_of_configs_are_digests_but_for_what_decisions_read() -> None:
     text = journal_of(m.Called("1", m.PutConnectorConfig("c", config)))
     assert "hunter2" not in text
     assert '"connector.class":"Source"' in text and '"n":null' in text
+
+
+def test_values_that_a_patch_sets_are_digests() -> None:
+    text = journal_of(m.Called("1", m.PatchConnectorConfig("c", {"password": "hunter2"})))
+    assert "hunter2" not in text and '"password":"<' in text
+
+
+def test_each_field_that_holds_a_config_is_known_to_the_journal() -> None:
+    """A new command with a config in a field of another name would put secrets into the file."""
+    fields = set(mappings_in(m.Command, set())) | set(mappings_in(m.Effect, set()))
+    assert fields >= {"config", "changes", "worker_settings"}
+    assert fields <= journal_module._CONFIGS | journal_module._LEFT_OUT
+
+
+def mappings_in(hint: Any, seen: set[type]) -> Iterator[str]:
+    """Names of fields with texts by key, of all messages that `hint` can hold."""
+    if isinstance(hint, type) and is_dataclass(hint) and hint not in seen:
+        seen.add(hint)
+        for name, inner in get_type_hints(hint).items():
+            if _has_texts_by_key(inner):
+                yield name
+            yield from mappings_in(inner, seen)
+    for inner in get_args(hint):
+        yield from mappings_in(inner, seen)
+
+
+def _has_texts_by_key(hint: Any) -> bool:
+    if get_origin(hint) is Mapping:
+        return str in (get_args(hint)[1], *get_args(get_args(hint)[1]))
+    return any(_has_texts_by_key(inner) for inner in get_args(hint))
 
 
 def test_equal_values_have_equal_digests_in_one_journal_and_others_in_another() -> None:
