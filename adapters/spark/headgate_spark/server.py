@@ -26,7 +26,7 @@ from headgate_spark.executor_watch import ExecutorWatch
 from headgate_spark.files import local_path
 from headgate_spark.guard import STOP_TIMEOUT_S, Guarded
 from headgate_spark.hosts import LOOPBACK, is_here
-from headgate_spark.sessions import OUTAGE_FILE, listens
+from headgate_spark.sessions import OUTAGE_FILE, listens, refuses
 from headgate_spark.shipping import write_archive
 from headgate_spark.slots import Plan, plan
 
@@ -35,7 +35,8 @@ START_TIMEOUT_S = 300.0
 needed more than 120 s. A JVM that ends is noticed at once."""
 CONTEXT_STOPPED = -1
 EXECUTORS_LOST = -2
-CONTEXT_LOOK_S = 1.0
+CONTEXT_LOOK_S = 0.4
+"""Whoever asks does so twice a second."""
 CONTEXT_REFUSALS = 3
 TAIL_LINES = 25
 JAVA_VERSION_MIN = 17
@@ -448,7 +449,8 @@ def check_java() -> str | None:
 
 class ContextWatch:
     """Notices that the application of a server is gone while the server itself lives on, as when
-    the master of a cluster has ended it. The driver's port is closed then.
+    the master of a cluster has ended it. The driver's port is closed then. (One that stands still
+    keeps its port, and takes no more connections at some time: that is for `DriverWatch`.)
 
     Args:
         host: address of the driver.
@@ -474,7 +476,7 @@ class ContextWatch:
         now = time.monotonic()
         if self._watching and now - self._looked_at >= CONTEXT_LOOK_S:
             self._looked_at = now
-            self._refused = 0 if listens(self._host, self.port) else self._refused + 1
+            self._refused = self._refused + 1 if refuses(self._host, self.port) else 0
         return self._watching and self._refused >= CONTEXT_REFUSALS
 
 

@@ -20,9 +20,12 @@ OUTAGE_FILE: Final = "outage"
 _LOOK_S = 0.05
 _CAUSED_BY: Final = "Caused by: "
 _RPC: Final = re.compile(r'terminated with:\s+status = StatusCode\.(\w+)\s+details = "(.*)"')
+_BROKEN: Final = "Application error processing RPC"
+"""What gRPC says of a server whose code broke where Spark makes no error of it. A driver whose
+application is over answers so until it is ended: in it there is no `SparkEnv` any more."""
 _OVER: Final = (
     *("UNAVAILABLE", "SESSION_", "INVALID_HANDLE", "CANCELLED", "Socket closed"),
-    *("SparkContext was shut down", "stopped SparkContext"),
+    *("SparkContext was shut down", "stopped SparkContext", _BROKEN),
 )
 
 
@@ -153,6 +156,17 @@ def listens(host: str, port: int) -> bool:
     try:
         with socket.create_connection((host, port), 1.0):
             return True
+    except OSError:
+        return False
+
+
+def refuses(host: str, port: int) -> bool:
+    """Whether the machine there says that nobody listens. Silence is no answer."""
+    try:
+        with socket.create_connection((host, port), 1.0):
+            return False
+    except ConnectionRefusedError:
+        return True
     except OSError:
         return False
 

@@ -6,11 +6,12 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from headgate_spark import hosts, skin
+from headgate_spark import hosts, server, skin
 from headgate_spark.hosts import HostError, address_for
 from headgate_spark.server import CONTEXT_REFUSALS, CONTEXT_STOPPED, ContextWatch, SparkServer
 from headgate_spark.shipping import write_archive
@@ -176,3 +177,31 @@ def test_an_application_that_is_gone_is_noticed_though_its_server_lives(
     watch.begin()  # it took another port
     assert not any(watch.stopped() for _ in range(5))
     assert CONTEXT_STOPPED < 0, "no exit code of a process"
+
+
+def test_an_application_that_is_gone_is_noticed_by_the_third_look_of_whoever_asks_twice_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter((100.0, 100.5, 101.0, 101.5))
+    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with _Listener() as driver:
+        watch = ContextWatch("127.0.0.1", driver.port)
+        watch.begin()
+        assert not watch.stopped()
+    assert [watch.stopped() for _ in range(3)] == [False, False, True]
+
+
+def test_a_driver_that_takes_no_connections_has_its_application(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A driver that stands still does not accept, and at some time no more fit into the queue."""
+    monkeypatch.setattr("headgate_spark.server.CONTEXT_LOOK_S", 0.0)
+    with _Listener() as driver:
+        watch = ContextWatch("127.0.0.1", driver.port)
+        watch.begin()
+
+        def silent(*_given: object) -> socket.socket:
+            raise TimeoutError("timed out")
+
+        monkeypatch.setattr("headgate_spark.sessions.socket.create_connection", silent)
+        assert not any(watch.stopped() for _ in range(2 * CONTEXT_REFUSALS))

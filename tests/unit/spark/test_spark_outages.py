@@ -32,14 +32,20 @@ LOST = (
 )
 """As Spark 4.3 says it."""
 NO_CONTEXT = "(org.apache.spark.SparkException) Job 5 cancelled because SparkContext was shut down"
+NO_DRIVER = """<_MultiThreadedRendezvous of RPC that terminated with:
+\tstatus = StatusCode.UNKNOWN
+\tdetails = "Application error processing RPC"
+\tdebug_error_string = "UNKNOWN:Error received from peer ipv4:127.0.0.1:1"
+>"""
+"""What a driver answers whose application was ended, until it is ended itself."""
 OTHER = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file"
 
 
 def test_errors_are_told_apart() -> None:
     told = [(session_is_over(error), executors_lost(error)) for error in map(
-        RuntimeError, (LOST, NO_CONTEXT, OTHER)
+        RuntimeError, (LOST, NO_CONTEXT, NO_DRIVER, OTHER)
     )]  # fmt: skip
-    assert told == [(False, True), (True, False), (False, False)]
+    assert told == [(False, True), (True, False), (True, False), (False, False)]
 
 
 def test_a_connection_that_broke_is_told_in_a_line() -> None:
@@ -93,7 +99,11 @@ class Files:
 
 @pytest.mark.parametrize(
     ("error", "told"),
-    [(LOST, "Spark has lost executors"), (NO_CONTEXT, "Spark is out of reach")],
+    [
+        (LOST, "Spark has lost executors"),
+        (NO_CONTEXT, "Spark is out of reach"),
+        (NO_DRIVER, "Spark is out of reach"),
+    ],
 )
 def test_an_outage_is_waited_for(monkeypatch: pytest.MonkeyPatch, error: str, told: str) -> None:
     task = Files(monkeypatch, error, error)
@@ -126,7 +136,8 @@ def test_rows_of_a_share_are_waited_for(monkeypatch: pytest.MonkeyPatch, mode: s
     run.context.worker_settings = {"spark.remote": "sc://nowhere"}
     run.task.start(run.config)
     task: Any = run.task
-    for text, kind in ((LOST, RetriableError), (NO_CONTEXT, RetriableError), (OTHER, SparkError)):
+    waited_for = [(text, RetriableError) for text in (LOST, NO_CONTEXT, NO_DRIVER)]
+    for text, kind in (*waited_for, (OTHER, SparkError)):
         monkeypatch.setattr(task._sessions, "get", lambda: task)
         task._prepared = task
         monkeypatch.setattr(task._readers[0], "next_batch", failing(text))
@@ -135,7 +146,11 @@ def test_rows_of_a_share_are_waited_for(monkeypatch: pytest.MonkeyPatch, mode: s
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"), [(LOST, RetriableError), (NO_CONTEXT, RetriableError), (OTHER, TableError)]
+    ("text", "kind"),
+    [
+        *((text, RetriableError) for text in (LOST, NO_CONTEXT, NO_DRIVER)),
+        (OTHER, TableError),
+    ],
 )
 def test_a_batch_of_a_sink_is_waited_for(text: str, kind: type[Exception]) -> None:
     writer: Any = SparkWriter.__new__(SparkWriter)
