@@ -4,6 +4,7 @@ The driver outlives its clients, so a worker that is killed costs no start of a 
 dies is started again on the same port, and clients come back with new sessions.
 """
 
+import importlib.util
 import os
 import re
 import secrets
@@ -488,8 +489,8 @@ def free_port(host: str = LOOPBACK) -> int:
 
 
 def _spark_home() -> Path:
-    try:
-        import pyspark
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("spark") from error
-    return Path(pyspark.__file__).parent
+    """Where `pyspark` is installed. It is not loaded: nothing of it is needed to start Spark."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise MissingExtraError("spark")
+    return Path(found.origin).parent

@@ -131,6 +131,30 @@ def test_spark_outlives_the_worker_that_started_it(
     until_ended(keepers, 20)
 
 
+def test_a_worker_that_is_started_again_begins_no_second_spark(
+    make: Make, keepers: Threads, tmp_path: Path
+) -> None:
+    """What makes it ready at once: no JVM begins, and no keeper."""
+    (tmp_path / "go").touch()
+    first, said = make(idle_s=60.0)
+
+    def up() -> bool:
+        first.tick()
+        return any("Spark is up" in line for line in said)
+
+    until(up)
+    address = first.worker_settings()["remote"]
+    first.close()
+    with pytest.raises(AssertionError):
+        until_ended(keepers, 0.5)
+    again, heard = make(idle_s=60.0)
+    again.tick()
+    assert again.worker_settings()["remote"] == address
+    assert heard[0].startswith("this worker uses the Spark that already runs")
+    assert len(keepers.threads) == 1
+    assert not any("starting Spark" in line for line in heard)
+
+
 def until_ended(keepers: Threads, seconds: float) -> None:
     keepers.threads[0].join(seconds)
     assert not keepers.threads[0].is_alive()
