@@ -22,6 +22,7 @@ PARTS = {
     "tasks": "a task's start, pause and stop, per runner",
     "spark": "Spark alone: starts, and SparkFileSink from the log",
     "spark_job": "a job on Spark: latency to a committed row, tasks, and recovery from kills",
+    "spark_hosts": "a job on a standalone Spark cluster: recovery from lost executors and hosts",
     "pipeline": "DirectorySource to the log per runner, and the main job",
     "packed": "1,000 connectors with 2,000 idle tasks that share processes, beside ten tasks",
     "watchers": "1,000 watches of one worker by gRPC",

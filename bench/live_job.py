@@ -7,13 +7,19 @@ sink `SINK`.
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
 from bench.up_job import UpJob
 from headgate.ids import State
-from headgate.topics.status import StatusView, decode_status, fold_statuses
+from headgate.topics.status import (
+    StatusEvent,
+    StatusView,
+    TaskStatusReported,
+    decode_status,
+    fold_statuses,
+)
 from headgate_embedded import open_reader
 from headgate_embedded.transport import EmbeddedReader
 
@@ -82,52 +88,86 @@ class JobLog:
     def committed(self) -> int:
         return sum(self._reader.record_log.committed(f"connect-{SINK}").values())
 
-    def grows(self) -> float:
-        """The time at which it was seen to have more records than at the call."""
+    def grows(self) -> float | None:
+        """The time at which it was seen to have more records than at the call; None: it had no
+        more within `PATIENCE_S`."""
         return _more(self.records)
 
-    def commits(self) -> float:
-        """The time at which the sink was seen to have committed more than at the call."""
+    def commits(self) -> float | None:
+        """The time at which the sink was seen to have committed more than at the call; None: it
+        committed nothing within `PATIENCE_S`."""
         return _more(self.committed)
 
     def owner(self) -> str | None:
         """Name of the worker that runs the source's task."""
-        records, _ = self._reader.status_log.read(0)
-        told = [decode_status(one.key or b"", one.value) for one in records]
-        view = fold_statuses(StatusView(), told)
+        view = fold_statuses(StatusView(), self._statuses())
         for status in view.tasks.get(SOURCE, {}).values():
             if status.state is State.RUNNING:
                 return status.worker_id
         return None
 
+    def runs(self) -> int:
+        """How often the source's task was told to be RUNNING."""
+        return sum(
+            isinstance(told, TaskStatusReported)
+            and told.task.connector == SOURCE
+            and told.status.state is State.RUNNING
+            for told in self._statuses()
+        )
 
-def _more(measure: Callable[[], int]) -> float:
-    before, until = measure(), time.perf_counter() + PATIENCE_S
-    while measure() <= before:
+    def _statuses(self) -> list[StatusEvent]:
+        records, _ = self._reader.status_log.read(0)
+        return [decode_status(one.key or b"", one.value) for one in records]
+
+
+def _more(measure: Callable[[], int]) -> float | None:
+    before = measure()
+    return seen(lambda: measure() > before)
+
+
+def seen(holds: Callable[[], bool], look_s: float = LOOK_S) -> float | None:
+    """The time at which `holds` was first seen to be true; None: not within `PATIENCE_S`."""
+    until = time.perf_counter() + PATIENCE_S
+    while not holds():
         if time.perf_counter() > until:
-            raise RuntimeError(f"nothing new within {PATIENCE_S:.0f} s")
-        time.sleep(LOOK_S)
+            return None
+        time.sleep(look_s)
     return time.perf_counter()
 
 
+Recovery = tuple[float | None, float | None]
+"""Seconds from a loss to new records, and to the sink's next commit; None: not in time."""
+
+
 def recoveries(name: str, log: JobLog, blow: Callable[[], None]) -> str:
-    """A report line: seconds from each of `BLOWS` blows to new records, and to the sink's next
-    commit; medians, least and most."""
-    took = [_recovered(log, blow) for _ in range(BLOWS)]
+    """A report line: the recoveries from `BLOWS` blows."""
+    return report(name, [_recovered(log, blow) for _ in range(BLOWS)])
+
+
+def report(name: str, took: Sequence[Recovery]) -> str:
+    """A line: medians, least and most of what was in time, and how many were not."""
     source, sink = zip(*took, strict=True)
     return f"{name:40}{_spread(source)}  {_spread(sink)}"
 
 
-def _recovered(log: JobLog, blow: Callable[[], None]) -> tuple[float, float]:
-    log.grows()
-    log.commits()
+def _recovered(log: JobLog, blow: Callable[[], None]) -> Recovery:
+    if log.grows() is None or log.commits() is None:
+        return None, None  # nothing goes on since the blow before
     time.sleep(2.0)
     blow()
     began = time.perf_counter()
     time.sleep(0.2)  # what was sent before the blow has arrived
-    source = log.grows() - began
-    return source, log.commits() - began
+    return took(began, log.grows()), took(began, log.commits())
 
 
-def _spread(seconds: tuple[float, ...]) -> str:
-    return f"{statistics.median(seconds):>6.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
+def took(began: float, ended: float | None) -> float | None:
+    return None if ended is None else ended - began
+
+
+def _spread(seconds: Sequence[float | None]) -> str:
+    in_time = [each for each in seconds if each is not None]
+    late = f"{len(seconds) - len(in_time)} of {len(seconds)} not within {PATIENCE_S:.0f} s"
+    if not in_time:
+        return late
+    told = f"{statistics.median(in_time):>6.1f} ({min(in_time):.1f} to {max(in_time):.1f})"
+    return told if len(in_time) == len(seconds) else f"{told}, {late}"

@@ -100,6 +100,10 @@ class Standalone:
         """SIGKILL, of its executors too: the host is gone."""
         self._workers.pop(host).end()
 
+    def has_worker(self, host: str) -> bool:
+        """Whether `host` is there: started, and not killed since."""
+        return host in self._workers
+
     def work(self, host: str) -> Path:
         """The folder where executors of `host` run."""
         return self.folder / f"work-{host}"
