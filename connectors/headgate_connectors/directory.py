@@ -44,6 +44,7 @@ from headgate_connectors.files.file_tree import (
     local_path,
     open_tree,
 )
+from headgate_connectors.files.inferred_types import CSV_FORMATS, InferredTypes
 from headgate_connectors.files.input import stat_text
 from headgate_connectors.files.known_files import (
     WAITING,
@@ -102,9 +103,10 @@ class DirectoryTask(SourceTask):
         self._owners = Owners(self._task, tasks, self._claims if tasks > 1 else None)
         self._choice = Choice(settings)
         self._options = read_options(settings)
+        self._inferred = InferredTypes(self._options, self._choice, self._tree, self._task)
         self._tolerate = config.get("errors.tolerance", "none").strip().lower() == "all"
         self._keeps = bool(config.get("errors.deadletterqueue.topic.name", "").strip())
-        self._on_bad_file: str = settings["on.bad.file"]
+        self._fails: bool = settings["on.bad.file"] == "fail"
         self._on_replace: str = settings["on.replace"]
         self._batch: int = settings["batch.size"]
         self._by_batch, keeps = self.context.takes_batches, self.context.keeps_batches
@@ -188,6 +190,8 @@ class DirectoryTask(SourceTask):
             if file.renamed and file.state is State.NEW and not may_be_renamed(stat, file.offset):
                 self._renamed.reject(file)
             self._judge(file, (stat.st_size, stat.st_ctime_ns, stat.st_ino), now)
+        if self._options.infers:
+            self._options = self._inferred.look(self.context, entries, result)
         # Before the file that has the old name now is read.
         self._queue = deque(sorted(self._queue, key=lambda file: not file.renamed))
         if "." not in self._bad_directories:
@@ -311,6 +315,9 @@ class DirectoryTask(SourceTask):
     def _read(self, file: File, limit: int, result: list[Polled]) -> bool:
         """True: the file is read to the end of what is there."""
         if file.reader is None:
+            if self._options.infers and file.kind.format in CSV_FORMATS:
+                file.state = State.UNFINISHED if self._inferred.awaited else State.READ
+                return file.look_again()
             file.topic = self._choice.topic(file.name)
             if not file.renamed and self._renamed.comes_from(file.name):
                 return file.look_again()
@@ -387,16 +394,13 @@ class DirectoryTask(SourceTask):
 
     def _await(self, file: File, reason: NotReady) -> bool:
         file.close()
-        if file.settled and file.signature[0] > 0 and not self._is_header_alone(file):
+        if file.settled and file.signature[0] > 0 and not file.may_be_header_alone:
             return self._set_aside(file, f"{self._shown_path(file.name)}: {reason}")
         # A header row alone is no data; other unfinished files keep their bytes unread.
         nothing = file.signature[0] == 0 or file.settled
         file.state = State.READ if nothing else State.UNFINISHED
         self._tell_once(f"{file.name} is awaited: {reason}")
         return True
-
-    def _is_header_alone(self, file: File) -> bool:
-        return file.kind.format in ("csv", "tsv") and file.kind.compression is None
 
     def _emit_batch(self, file: File, batch: RowBatch, result: list[Polled]) -> None:
         file.state = State.NEW
@@ -439,10 +443,6 @@ class DirectoryTask(SourceTask):
                 self._set_aside(file, self._at(file, start, reason))
                 break
         file.offset = offset
-
-    @property
-    def _fails(self) -> bool:
-        return self._on_bad_file == "fail"
 
     def _at(self, file: File, position: int, reason: str) -> str:
         unit = "row" if file.counts_rows else "byte"

@@ -119,6 +119,10 @@ class File:
             return None
 
     @property
+    def may_be_header_alone(self) -> bool:
+        return self.kind.format in ("csv", "tsv") and self.kind.compression is None
+
+    @property
     def counts_rows(self) -> bool:
         """Whether positions in it are rows; else they are bytes."""
         return self.kind.format in BY_ROWS

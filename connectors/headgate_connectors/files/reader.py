@@ -70,6 +70,10 @@ class ReadOptions:
     """Names of the columns of CSV files without a header row; none: c1, c2 and so on."""
     types: Mapping[str, str] = field(default_factory=dict[str, str])
     """Types of columns of CSV files by name. None: rows are JSON objects of text."""
+    infers: bool = False
+    """Whether those types are to be inferred first."""
+    inferred: bool = False
+    """Whether those types were inferred, so that a text must be what its value is written as."""
     json_types: Mapping[str, str] = field(default_factory=dict[str, str])
     """Types of members of JSON objects by name. None: values are the texts that stand there."""
     zone: ZoneInfo | None = None

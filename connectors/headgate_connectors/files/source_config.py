@@ -15,6 +15,7 @@ from headgate_connectors.files.reader import ROW_BYTES, FileFault, ReadOptions
 from headgate_connectors.formats.column_kinds import KINDS as COLUMN_KINDS
 from headgate_connectors.formats.column_kinds import column_types, parse_columns
 from headgate_connectors.formats.csv_file import FIELD_CHARS_MAX
+from headgate_connectors.formats.csv_inference import INFER
 from headgate_connectors.formats.csv_types import KINDS, parse_types
 from headgate_connectors.formats.text_checks import zone_of
 
@@ -75,6 +76,11 @@ def _types(name: str, value: Any) -> None:
         parse_types(value)
     except ValueError as error:
         raise ConfigError.of(name, value, str(error)) from None
+
+
+def _csv_types(name: str, value: Any) -> None:
+    if value.strip().lower() != INFER:
+        _types(name, value)
 
 
 def _zone(name: str, value: Any) -> None:
@@ -247,8 +253,10 @@ def _define_columns(keys: ConfigDef) -> None:
         "",
         f"Types of columns, such as 'id: int64, price: decimal(10,2)': {KINDS}. Rows then have a "
         "schema; columns that are not named are string. A text that is no value of its type is a "
-        "bad record, named with file and line. By default rows are JSON objects of text.",
-        _types,
+        "bad record, named with file and line. By default rows are JSON objects of text. The word "
+        "infer has the types taken from the first file with rows, for good: a text that its type "
+        "would write in another way, such as 007, makes its column string.",
+        _csv_types,
     )
     _define(
         keys,
@@ -356,6 +364,7 @@ def read_options(settings: Mapping[str, Any]) -> ReadOptions:
         settings[f"csv.{name}"] for name in ("quote", "delimiter", "escape", "comment")
     )
     timezone = settings["csv.timezone"]
+    infers = settings["csv.types"].strip().lower() == INFER
     return ReadOptions(
         check_json=settings["json.check"],
         # The reader takes the mark off the file; the codec would take one off each line.
@@ -367,7 +376,8 @@ def read_options(settings: Mapping[str, Any]) -> ReadOptions:
         escape=None if escape == "none" else escape,
         comment=None if comment == "none" else comment,
         columns=tuple(settings["csv.columns"]),
-        types=parse_types(settings["csv.types"]),
+        types={} if infers else parse_types(settings["csv.types"]),
+        infers=infers,
         json_types=parse_types(settings["json.types"]),
         zone=None if timezone is None else zone_of(timezone),
         column_types=parse_columns(settings["columns.types"]),

@@ -34,6 +34,7 @@ class CsvBatches:
             TextColumn(
                 options.types.get(field.name, "string"),
                 *(parse, options.null, options.zone, field.type),
+                as_written=options.inferred,
             )
             for field, parse in zip(self._schema, parsers, strict=True)
         ]

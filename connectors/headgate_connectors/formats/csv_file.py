@@ -19,6 +19,7 @@ from headgate_connectors.files.reader import (
 )
 from headgate_connectors.formats import json_text
 from headgate_connectors.formats.blocks import BATCH_ROWS_MIN, BLOCK_BYTES, Block
+from headgate_connectors.formats.csv_inference import as_written
 from headgate_connectors.formats.csv_types import Parse, column
 
 if TYPE_CHECKING:
@@ -160,9 +161,13 @@ class CsvReader:
                 f"csv.types has column {missing[0]}, the file has {', '.join(self._columns)}: "
                 "exclude the file, mend csv.types, or set schema.change = widen to have null there"
             )
-        made = [column(types.get(name, "string"), self._options.zone) for name in self._columns]
+        kinds = [types.get(name, "string") for name in self._columns]
+        made = [column(kind, self._options.zone) for kind in kinds]
         fields = zip(self._columns, (schema for schema, _ in made), strict=True)
-        return s.struct({name: one.as_optional() for name, one in fields}), [p for _, p in made]
+        parsers = [parse for _, parse in made]
+        if self._options.inferred:
+            parsers = [as_written(*one) for one in zip(kinds, parsers, strict=True)]
+        return s.struct({name: one.as_optional() for name, one in fields}), parsers
 
     def _made_batches(self) -> "CsvBatches | None":
         """None: rows of this file are no batches."""

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate_connectors.formats.csv_inference import quick_pattern
 from headgate_connectors.formats.csv_types import Parse
 
 _NUMBER: Final = r"\A[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\z"
@@ -43,13 +44,23 @@ class TextColumn:
         parse: its parser.
         null: the text that is null; None: none is.
         zone: of times without one.
+        as_written: whether the parser is one of `csv_inference.as_written`.
     """
 
     def __init__(
-        self, kind: str, parse: Parse, null: str | None, zone: ZoneInfo | None, target: Any
+        self,
+        kind: str,
+        parse: Parse,
+        null: str | None,
+        zone: ZoneInfo | None,
+        target: Any,
+        *,
+        as_written: bool = False,
     ) -> None:
         self._parse, self._null, self._target = parse, null, target
         self._quick = _quick(kind, zone)
+        self._exact = as_written and kind != "string"
+        self._pattern = quick_pattern(kind) if self._exact else None
 
     def values(self, texts: Any) -> Any:
         """The array of the texts' values. Raises `BadRowError`."""
@@ -58,6 +69,10 @@ class TextColumn:
             if pc.any(nulls).as_py():
                 texts = pc.if_else(nulls, pa.scalar(None, texts.type), texts)
         try:
+            if self._exact:
+                if self._pattern is None:
+                    raise _SlowError
+                _need(texts, self._pattern)
             return self._quick(texts, self._target)
         except (_SlowError, pa.ArrowException):
             return self._one_by_one(texts)

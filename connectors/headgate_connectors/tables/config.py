@@ -34,10 +34,10 @@ def define_batches(config: ConfigDef) -> ConfigDef:
         config
         .define("schema.evolution", Type.STRING, Evolution.NONE.value,
                 one_of(*(each.value for each in Evolution)), medium,
-                "What becomes of a column that the table has not, or has with another type: none "
-                "refuses the record, add_columns adds new columns. widen adds them, too, and takes "
-                "values of a narrower type, each unchanged. It makes a column of an Iceberg table "
-                "wider where the format allows that.")
+                "What becomes of a column that the table has not, or has with another type. Choose "
+                "'none' to refuse the record, 'add_columns' to add new columns. Choose 'widen' to "
+                "add them and to take values of a narrower type, each unchanged. It also makes a "
+                "column of an Iceberg table wider where the format allows that.")
         .define("rotate.records", Type.INT, 100_000, at_least(1), medium,
                 "Records from which on a batch is committed.")
         .define("rotate.bytes", Type.LONG, 128 * 1024 * 1024, at_least(1), medium,

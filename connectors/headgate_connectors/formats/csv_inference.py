@@ -1,0 +1,113 @@
+"""Types of CSV columns, inferred from rows.
+
+A column gets a type only if each text in it is what the value of that type is written as. So
+nothing changes its form: ``007``, ``1e5``, ``NaN``, ``+1``, ``-0`` and an empty text stay texts.
+So does a number with more digits than the type holds. Later texts are held to the same rule.
+"""
+
+import datetime
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from headgate_connectors.formats.csv_types import Parse, column
+
+INFER: Final = "infer"
+"""In place of types, as ``csv.types`` has it."""
+_WHOLE: Final = r"(?:0|-?[1-9][0-9]*)"
+_FRACTION: Final = re.compile(r"-?(?:0|[1-9][0-9]*)\.([0-9]+)", re.ASCII)
+_DIGITS: Final = 38
+_EXACT: Final[Mapping[str, str]] = {
+    "boolean": r"\A(?:true|false)\z",
+    "int64": rf"\A{_WHOLE}\z",
+    "date": r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z",
+}
+"""Patterns of Arrow: a value of that type whose text fits is written as that text."""
+
+
+def inferred(
+    names: Sequence[str], rows: Sequence[Sequence[str]], null: str | None
+) -> dict[str, str]:
+    """Type by column.
+
+    Args:
+        rows: with a text for each of the columns.
+        null: the text that is null; None: none is.
+    """
+    return {
+        name: _kind([row[at] for row in rows if row[at] != null]) for at, name in enumerate(names)
+    }
+
+
+def _kind(texts: Sequence[str]) -> str:
+    """Of several that hold the first; of texts alone, or of none, string."""
+    if not texts:
+        return "string"
+    kinds = ["boolean", "int64", "date", "timestamp", "float64"]
+    fraction = _FRACTION.fullmatch(texts[0])
+    if fraction is not None and len(fraction[1]) <= _DIGITS:
+        kinds.append(f"decimal({_DIGITS},{len(fraction[1])})")
+    return next((kind for kind in kinds if _all_hold(kind, texts)), "string")
+
+
+def _all_hold(kind: str, texts: Sequence[str]) -> bool:
+    parse = as_written(kind, column(kind, None)[1])
+    try:
+        for text in texts:
+            parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def as_written(kind: str, parse: Parse) -> Parse:
+    """The parser of an inferred type, which takes a text only if its value is written so."""
+    if kind == "string":
+        return parse
+    write = _WRITERS.get(kind.partition("(")[0], str)
+
+    def exact(text: str) -> Any:
+        value = parse(text)
+        if write(value) != text:
+            raise ValueError(
+                f"expected {kind}, as it was inferred, and that is written {write(value)}: declare "
+                "the type of the column in csv.types"
+            )
+        return value
+
+    return exact
+
+
+def quick_pattern(kind: str) -> str | None:
+    """A pattern of Arrow for texts of which `as_written` looks at the pattern alone; None: there
+    is none for the type."""
+    if kind.startswith("decimal"):
+        scale = int(kind.partition(",")[2].rstrip(")"))
+        return rf"\A{_WHOLE}\.[0-9]{{{scale}}}\z"
+    return _EXACT.get(kind)
+
+
+def _float_text(value: float) -> str:
+    """Plain digits, and nothing for what has none."""
+    text = repr(value)
+    return text if text.lstrip("-")[:1].isdigit() and "e" not in text else ""
+
+
+def _instant_text(value: datetime.datetime) -> str:
+    whole = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    return whole.isoformat(timespec="milliseconds") + "Z"
+
+
+_WRITERS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "boolean": lambda value: "true" if value else "false",
+    "date": datetime.date.isoformat,
+    "timestamp": _instant_text,
+    "float64": _float_text,
+    "decimal": lambda value: "" if _is_below_zero(value) else format(value, "f"),
+}
+
+
+def _is_below_zero(value: Decimal) -> bool:
+    """Whether it is the zero with a sign, which no column of decimals keeps."""
+    return value.is_zero() and value.is_signed()

@@ -1,0 +1,253 @@
+"""Types of CSV columns that are inferred: no text is changed, and the types stay."""
+
+import json
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.task.directory_runs import run
+from support.task.source_tasks import Offsets, Run, reasons, values
+
+from headgate.connector.api import OffsetUpdate, SourceRecord
+from headgate.connector.batches import SourceBatch
+from headgate_arrow.rows import source_records
+from headgate_connectors.directory import DirectorySource
+from headgate_connectors.formats.csv_inference import as_written, inferred
+from headgate_connectors.formats.csv_types import column
+
+INFER = {"csv.types": "infer"}
+
+
+def kind(*texts: str, null: str | None = None) -> str:
+    return inferred(["c"], [[text] for text in texts], null)["c"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["1", "-20", "0"], "int64"),
+        (["007", "8"], "string"),
+        (["+1"], "string"),
+        (["-0"], "string"),
+        (["1", "1.5"], "string"),
+        (["1_000"], "string"),
+        (["١"], "string"),
+        (["9223372036854775807"], "int64"),
+        (["9223372036854775808"], "string"),
+        (["12345678901234567890123456789012345678901234567890"], "string"),
+        (["1.5", "-2.25", "0.1"], "float64"),
+        (["0.1", "0.10"], "string"),
+        (["1.50", "2.25"], "decimal(38,2)"),
+        (["-0.50", "2.25"], "decimal(38,2)"),
+        (["1.50", "-0.00"], "string"),
+        (["0.1234567890123456789"], "decimal(38,19)"),
+        (["1e5"], "string"),
+        (["1.5e5"], "string"),
+        (["NaN"], "string"),
+        (["1.5", "NaN"], "string"),
+        (["Infinity"], "string"),
+        (["true", "false"], "boolean"),
+        (["True"], "string"),
+        (["2026-11-26", "0001-01-01"], "date"),
+        (["2026-02-30"], "string"),
+        (["26.11.2026"], "string"),
+        (["2026-11-26T07:05:09.120Z"], "timestamp"),
+        (["2026-11-26T07:05:09Z"], "string"),
+        (["2026-11-26T07:05:09.120+01:00"], "string"),
+        (["07:05"], "string"),
+        ([""], "string"),
+        (["1", ""], "string"),
+        ([" 1"], "string"),
+        ([], "string"),
+    ],
+    ids=str,
+)
+def test_a_type_is_inferred_only_where_no_text_changes(texts: list[str], expected: str) -> None:
+    assert inferred(["c"], [[text] for text in texts], None)["c"] == expected
+
+
+def test_nulls_do_not_count() -> None:
+    assert kind("1", "", "2", null="") == "int64"
+    assert kind("", null="") == "string"
+
+
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70).map(str),
+    st.decimals(allow_nan=True, allow_infinity=True).map(str),
+    st.floats().map(repr),
+    st.integers(0, 10**6).map("{:07}".format),
+    st.dates().map(str),
+    st.datetimes().map(lambda at: at.isoformat(timespec="milliseconds") + "Z"),
+    st.booleans().map(lambda one: str(one).lower()),
+    st.text(string.digits + "+-.eETZ:_", max_size=12),
+    st.text(max_size=5),
+)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=4))
+def test_what_was_inferred_is_written_back_as_it_was_or_stayed_text(texts: list[str]) -> None:
+    """The values are written without the module: whole numbers, decimals and dates by `str`."""
+    found = kind(*texts)
+    parse = as_written(found, column(found, None)[1])
+    for text in texts:
+        value = parse(text)
+        if found == "boolean":
+            back = str(value).lower()
+        elif found == "timestamp":
+            back = value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+        elif found.startswith("decimal"):
+            back = f"{value:f}"
+        else:
+            back = str(value)
+        assert back == text
+
+
+def by_batches(folder: Path, offsets: Offsets | None = None, **config: str) -> list[Any]:
+    given = {"path": str(folder), "topic": "t", "errors.tolerance": "all", **config}
+    subject = Run(DirectorySource, given, offsets, start=False)
+    subject.context.takes_batches = subject.context.keeps_batches = True
+    subject.task.start(subject.config)
+    found: list[Any] = []
+    for one in subject.rest():
+        found += source_records(one) if isinstance(one, SourceBatch) else [one]
+    return found
+
+
+GOOD = ["1", "1.5", "1.50", "true", "2026-11-26", "2026-11-26T07:05:09.120Z"]
+
+
+@given(NUMBERS.filter(lambda text: not set(text) & set('\r\n",\0\ufeff')))
+def test_batches_and_records_take_the_same_texts(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    """The first file gives each column a type, the next one has the text in each of them once."""
+    folder = tmp_path_factory.mktemp("in")
+    head, good = "i,f,d,b,y,t\n", ",".join(GOOD) + "\n"
+    (folder / "a.csv").write_text(head + good)
+    odd = [[*GOOD[:at], text, *GOOD[at + 1 :]] for at in range(len(GOOD))]
+    rows = [good * 110 + ",".join(row) + "\n" for row in odd]
+    (folder / "b.csv").write_text(head + "".join(rows))
+    one_by_one = run(folder, **INFER).rest()
+    batches = by_batches(folder, **INFER)
+    assert values(batches) == values(one_by_one)
+    assert reasons(batches) == reasons(one_by_one)
+
+
+def types_of(records: list[Any]) -> set[str]:
+    schemas = [one.value_schema for one in records if isinstance(one, SourceRecord)]
+    return {
+        ", ".join(f"{field.name}: {field.schema.type}" for field in schema.fields)
+        for schema in schemas
+        if schema is not None
+    }
+
+
+def test_the_first_file_decides_for_all_files(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,price,code\n1,2.50,007\n2,3.25,008\n")
+    (tmp_path / "b.csv").write_text("code,id,more\nx,3,4\n")
+    (tmp_path / "c.csv").write_text("id,price,code\n4,1.00,9\n")
+    subject = run(tmp_path, **INFER, **{"schema.change": "widen"})
+    records = subject.rest()
+    assert [one["id"] for one in values(records)] == [1, 2, 3, 4]
+    assert {type(one["code"]) for one in values(records)} == {str}
+    assert [str(one["price"]) for one in values(records)] == ["2.50", "3.25", "None", "1.00"]
+    (told,) = [text for text in subject.context.told if "inferred" in text]
+    assert '{"id": "int64", "price": "decimal(38,2)", "code": "string"}' in told
+
+
+@pytest.mark.parametrize("text", ["007", "1e5", "NaN", "", "x", "1.0", "9223372036854775808"])
+def test_a_later_text_that_does_not_fit_is_a_bad_record_and_never_another_value(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "a.csv").write_text("id,b\n" + "1,x\n" * 1500 + f"{text},y\n2,z\n")
+    for records in (run(tmp_path, **INFER).rest(), by_batches(tmp_path, **INFER)):
+        assert [one["id"] for one in values(records)] == [*[1] * 1500, 2]
+        (reason,) = reasons(records)
+        assert f"column id is {text!r}, expected int64" in reason
+
+
+def test_a_task_that_starts_anew_has_the_same_types_whatever_the_files_are_now(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "b.csv").write_text("id,note\n1,2026-11-26\n2,2026-11-27\n")
+    whole = run(tmp_path, **INFER).rest()
+    (types,) = types_of(whole)
+    for count in (2, 3):  # the types stand first
+        offsets = Offsets()
+        for record in whole[:count]:
+            offsets.commit(record)
+        # A file that now comes first would have other types.
+        (tmp_path / "a.csv").write_text("id,note\nx,1\n5,2026-11-28\n")
+        again = run(tmp_path, offsets, **INFER).rest()
+        assert types_of(again) == {types}
+        assert [one["id"] for one in values(again)] == [5, *range(count, 3)]
+        assert len(reasons(again)) == 1
+        (tmp_path / "a.csv").unlink()
+
+
+def test_the_types_are_committed_before_the_first_record(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    first, *rest = run(tmp_path, **INFER).rest()
+    assert isinstance(first, OffsetUpdate)
+    assert json.loads(first.source_offset["types"]) == {"id": "int64"}
+    assert values(rest) == [{"id": 1}]
+
+
+def tasks(folder: Path, offsets: Offsets, **more: str) -> list[Run]:
+    config = {"path": str(folder), "topic": "t", "tasks.max": "2", "file.settle.ms": "0"}
+    return [
+        Run(DirectorySource, {**config, **INFER, **more}, offsets, number, until_idle=False)
+        for number in (0, 1)
+    ]
+
+
+def test_all_tasks_have_the_types_that_the_first_has_committed(tmp_path: Path) -> None:
+    """Which files a task reads does not matter: task 1 waits until task 0 has decided."""
+    for number in range(8):
+        (tmp_path / f"{number}.csv").write_text(f"id\n{number}\n{'x' if number else 5}\n")
+    offsets = Offsets()
+    first, second = tasks(tmp_path, offsets)
+    assert values(second.poll() or []) == []
+    assert second.context.awaited
+    found = first.rest()
+    assert values(second.poll() or []) == []
+    for record in found:
+        offsets.commit(record)
+    found += second.rest()
+    assert types_of(found) == {"id: int64"}
+    assert sorted(one["id"] for one in values(found)) == [0, 1, 2, 3, 4, 5, 5, 6, 7]
+
+
+def test_a_header_alone_decides_nothing_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,b\n")
+    offsets = Offsets()
+    subject = run(tmp_path, offsets, until_idle=False, **INFER)
+    assert subject.rest() == []
+    assert not subject.context.awaited
+    with (tmp_path / "a.csv").open("a") as file:
+        file.write("1,x\n")
+    assert values(subject.rest()) == [{"id": 1, "b": "x"}]
+
+
+def test_a_last_row_without_its_newline_decides_only_where_nothing_more_is_awaited(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.csv").write_text("id\n12")
+    assert run(tmp_path, until_idle=False, **INFER).rest() == []
+    assert values(run(tmp_path, **INFER).rest()) == [{"id": 12}]
+
+
+def test_columns_without_a_header_are_inferred(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("1\tx\n")
+    found = values(run(tmp_path, **INFER, **{"csv.header": "false"}).rest())
+    assert found == [{"c1": 1, "c2": "x"}]
+
+
+def test_nulls_of_the_files_do_not_decide(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,b\n,x\n7,\n")
+    found: list[Mapping[str, Any]] = values(run(tmp_path, **INFER, **{"csv.null": ""}).rest())
+    assert found == [{"id": None, "b": "x"}, {"id": 7, "b": None}]
