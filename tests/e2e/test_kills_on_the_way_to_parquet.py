@@ -8,7 +8,6 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,8 +16,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from support.commands.pipelines import Up
+from support.registry.memory import converter as registry_converter
+from support.task.letters import assert_at_least_once, records_of
 
-from headgate_embedded import open_reader
+from headgate.connector.converters import make_converter
+from headgate.connector.registry_converters import REGISTRY_CONVERTERS
+from headgate_embedded.schemas import open_schemas
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
@@ -81,7 +84,7 @@ class Wanted:
         folder.mkdir()
         self.rows: list[tuple[Any, ...]] = []
         self.bad_lines: list[str] = []
-        self.bad_ids: set[int] = set()
+        self.bad_rows: list[tuple[Any, ...]] = []
         for file in range(files):
             lines = [self._line(row) for row in range(file * ROWS, (file + 1) * ROWS)]
             (folder / f"{file}.csv").write_text("\n".join(["id,price,at,code", *lines]) + "\n")
@@ -94,7 +97,7 @@ class Wanted:
             self.bad_lines.append(f"{row},1.005,{written},1")  # three places
             return self.bad_lines[-1]
         if row % 103 == 11:
-            self.bad_ids.add(row)
+            self.bad_rows.append((row, price, at, f"no {row}", "sale"))
             return f"{row},{price},{written},no {row}"
         self.rows.append((row, price, at, row, "sale"))
         return f"{row},{price},{written},{row}"
@@ -143,14 +146,17 @@ def test_every_row_is_there_once_after_twenty_kills(
         found.update(tuple(row[name] for name in TYPES) for row in table.to_pylist())
     assert found == Counter(wanted.rows)
     # A source's letters are in the transactions of their neighbours; a sink's come at least once.
-    assert Counter(values(up, "bad-lines")) == Counter(wanted.bad_lines)
-    assert len(set(values(up, "bad-rows"))) == len(wanted.bad_ids)
+    bad_lines = [(one.value or b"").decode() for one in records_of(up.log_folder, "bad-lines")]
+    assert Counter(bad_lines) == Counter(wanted.bad_lines)
+    assert_at_least_once(rows_of(up, "bad-rows", converter), wanted.bad_rows, KILLS)
 
 
-def values(up: Up, topic: str) -> list[str]:
-    with closing(open_reader(up.log_folder)) as log:
-        return [
-            (record.value or b"").decode("utf-8", "backslashreplace")
-            for (_, part), end in log.record_log.end_offsets([topic]).items()
-            for record in log.record_log.read(topic, part, 0, end, 10_000_000)
-        ]
+def rows_of(up: Up, topic: str, converter: str) -> list[tuple[Any, ...]]:
+    if converter in REGISTRY_CONVERTERS:
+        reads: Any = registry_converter(converter, open_schemas(up.log_folder))
+    else:
+        reads = make_converter(converter, {}, is_key=False)
+    values = [
+        reads.to_connect_data(topic, one.value).value for one in records_of(up.log_folder, topic)
+    ]
+    return [tuple(value[name] for name in TYPES) for value in values]

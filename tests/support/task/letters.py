@@ -1,15 +1,17 @@
 """Topics read back as tests want to see them, and a log whose producers can be held up."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headgate.ports import Ack, ConsumerRecord, ProducerRecord, TransportError
 from headgate.task.messages import TaskSpec
 from headgate_embedded import open_transport, transport_settings
 
+T = TypeVar("T", bound=Hashable)
 LETTERS = "errors.deadletterqueue.topic.name"
 HEADERS = "errors.deadletterqueue.context.headers.enable"
 
@@ -29,6 +31,19 @@ def records_of(folder: Path, topic: str) -> list[ConsumerRecord]:
 def headers_of(record: ConsumerRecord) -> Mapping[str, str | None]:
     """Headers as text."""
     return {name: None if value is None else value.decode() for name, value in record.headers}
+
+
+def assert_at_least_once(found: Iterable[T], wanted: Iterable[T], kills: int) -> None:
+    """A sink's letters: each that is wanted and nothing else, since a sink promises at least once.
+
+    Args:
+        kills: of the tasks and workers; after each of them a letter may come once more.
+    """
+    counts, expected = Counter(found), Counter(wanted)
+    assert set(expected.values()) == {1}, "two letters that cannot be told apart are wanted"
+    missing, foreign = expected.keys() - counts.keys(), counts.keys() - expected.keys()
+    assert not missing and not foreign, (list(missing)[:3], list(foreign)[:3])
+    assert max(counts.values()) <= 1 + kills, counts.most_common(3)
 
 
 class _Producer:
