@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from support.data.typed_values import typed_values
 from support.data.valid_names import named
 from support.depth import everything, tries
+from support.java.asking import JavaProgram
 from support.registry.memory import MemorySchemas, converter
 
 from headgate.connector.converters import make_converter
@@ -18,22 +19,12 @@ from headgate.connector.schema import Field, Schema, SchemaType
 from headgate.connector.schema_registry import RegisteredSchema
 from local_kafka.jars import AVRO
 
-Ask = Callable[..., Any]
 ENVELOPE = make_converter("JsonConverter", {"replace.null.with.default": "false"}, is_key=False)
 
 
 @pytest.fixture(scope="module")
-def ask(java_program: Callable[..., "subprocess.Popen[str]"]) -> Iterator[Ask]:
-    process = java_program("AvroConverterBytes", more=AVRO)
-    assert process.stdin is not None and process.stdout is not None
-    to, answers = process.stdin, process.stdout
-
-    def asked(do: str, **question: Any) -> Any:
-        to.write(json.dumps({"do": do, "config": {}, **question}) + "\n")
-        to.flush()
-        return json.loads(answers.readline())
-
-    yield asked
+def java(java_program: Callable[..., "subprocess.Popen[str]"]) -> JavaProgram:
+    return JavaProgram(java_program("AvroConverterBytes", more=AVRO))
 
 
 def ours(schema: Schema, value: Any) -> tuple[Any, bytes] | DataError:
@@ -69,7 +60,7 @@ def entries(schema: Schema) -> list[tuple[Schema, Schema]]:
     return found
 
 
-def test_schemas_and_bytes_are_java_s(ask: Ask) -> None:
+def test_schemas_and_bytes_are_java_s(java: JavaProgram) -> None:
     """Where both can say a schema, they say it alike; where we refuse one, Java does, too, or it is
     one of the differences that the documentation names."""
     counts = {"same": 0, "refused": 0, "ours alone": 0}
@@ -88,7 +79,7 @@ def test_schemas_and_bytes_are_java_s(ask: Ask) -> None:
             return
         envelope = ENVELOPE.from_connect("t", value, schema)
         assert envelope is not None
-        theirs = ask("write", bytes=envelope.hex())
+        theirs = java.ask(do="write", config={}, bytes=envelope.hex())
         mine = ours(schema, value)
         if "refused" in theirs:
             counts["refused" if isinstance(mine, DataError) else "ours alone"] += 1
@@ -100,7 +91,7 @@ def test_schemas_and_bytes_are_java_s(ask: Ask) -> None:
         assert mine[0] == json.loads(theirs["schema"])
         assert mine[1].hex() == theirs["bytes"]
         counts["same"] += 1
-        back = ask("read", schema=json.dumps(mine[0]), bytes=theirs["bytes"])
+        back = java.ask(do="read", config={}, schema=json.dumps(mine[0]), bytes=theirs["bytes"])
         memory = MemorySchemas()
         memory.add("t-value", RegisteredSchema("AVRO", theirs["schema"]), 0)
         read = converter("AvroConverter", memory).to_connect_data("t", b"\0\0\0\0\1" + mine[1])
@@ -120,29 +111,31 @@ def a_map(keys: Schema, values: Schema) -> Schema:
     return Schema(SchemaType.MAP, key_schema=keys, value_schema=values)
 
 
-def test_like_maps_share_the_name_of_their_entry_as_with_java(ask: Ask) -> None:
+def test_like_maps_share_the_name_of_their_entry_as_with_java(java: JavaProgram) -> None:
     fields = (Field("a", a_map(INT, TEXT)), Field("b", a_map(INT, TEXT)))
     schema = Schema(SchemaType.STRUCT, fields=fields)
     value = {"a": {1: "x"}, "b": {2: "y"}}
     envelope = ENVELOPE.from_connect("t", value, schema)
     assert envelope is not None
-    theirs = ask("write", bytes=envelope.hex())
+    theirs = java.ask(do="write", config={}, bytes=envelope.hex())
     found = ours(schema, value)
     assert not isinstance(found, DataError)
     assert found[0] == json.loads(theirs["schema"])
     assert found[1].hex() == theirs["bytes"]
 
 
-def test_the_entry_of_a_map_in_a_map_has_a_name_of_its_own_where_java_loses_it(ask: Ask) -> None:
+def test_the_entry_of_a_map_in_a_map_has_a_name_of_its_own_where_java_loses_it(
+    java: JavaProgram,
+) -> None:
     schema, value = a_map(INT, a_map(LONG, TEXT)), {1: {2: "x"}}
     envelope = ENVELOPE.from_connect("t", value, schema)
     assert envelope is not None
-    theirs = ask("write", bytes=envelope.hex())
+    theirs = java.ask(do="write", config={}, bytes=envelope.hex())
     inner = json.loads(theirs["schema"])["items"]["fields"][1]["type"]["items"]
     assert inner == "MapEntry"  # itself: what is in it is told nowhere
     found = ours(schema, value)
     assert not isinstance(found, DataError)
     assert found[1].hex() == theirs["bytes"]
     assert found[0]["items"]["fields"][1]["type"]["items"]["name"] == "MapEntry2"
-    back = ask("read", schema=json.dumps(found[0]), bytes=found[1].hex())
+    back = java.ask(do="read", config={}, schema=json.dumps(found[0]), bytes=found[1].hex())
     assert bytes.fromhex(back["bytes"]) == envelope

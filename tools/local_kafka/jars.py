@@ -28,6 +28,8 @@ KAFKA = _REQUIREMENTS / "kafka-jars.txt"
 COMPILER = _REQUIREMENTS / "java-compiler.txt"
 AVRO = _REQUIREMENTS / "avro-jars.txt"
 """Avro, and the mapping between Connect's schemas and Avro's that Java's converters have."""
+FORMATS = _REQUIREMENTS / "format-jars.txt"
+"""Java's Protobuf, and a validator of JSON Schema."""
 SPARK_KAFKA = _REQUIREMENTS / "spark-kafka-jars.txt"
 """What Spark itself reads topics with, for benches."""
 REGISTRY = _REQUIREMENTS / "registry-server.txt"
@@ -225,7 +227,7 @@ def _archives(files: Sequence[Jar]) -> str:
     return found
 
 
-def main(lists: Sequence[Path] = (KAFKA, COMPILER, AVRO)) -> int:
+def main(lists: Sequence[Path] = (KAFKA, COMPILER, AVRO, FORMATS)) -> int:
     """Fetch what is not here, and check what is: what was damaged in the cache is fetched anew."""
     try:
         for pins in lists:

@@ -5,13 +5,7 @@ from typing import Any, cast
 
 from headgate.connector import schema as s
 from headgate.connector.data_error import DataError
-from headgate.connector.schema import (
-    PRECISION,
-    Schema,
-    SchemaType,
-    from_logical,
-    logical_type,
-)
+from headgate.connector.schema import Schema, SchemaType, from_logical, logical_type
 from headgate_registry.avro_schema import decimal_bytes
 
 Fill = Callable[[Any, Any], None]
@@ -104,11 +98,13 @@ def _message(one: Any, schema: Schema, path: str) -> Fill | None:
     """None: the field is a scalar."""
     logical = logical_type(schema)
     if logical == s.DECIMAL:
-        scale, precision = schema.scale, int(schema.parameters.get(PRECISION, 0))
+        scale = schema.scale
 
         def decimal(message: Any, value: Any) -> None:
-            message.value = decimal_bytes(from_logical(schema, value))
-            message.precision, message.scale = precision, scale
+            number = from_logical(schema, value)
+            message.value = decimal_bytes(number)
+            # The value's own digits: Java rounds to so many when it reads.
+            message.precision, message.scale = len(str(abs(number))), scale
 
         return decimal
     if logical is not None:

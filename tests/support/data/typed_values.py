@@ -109,3 +109,23 @@ def typed_values(draw: st.DrawFn) -> tuple[Schema, Any]:
     """A schema, and a value that it takes."""
     schema, values = draw(TYPED)
     return schema, draw(values)
+
+
+def nulls_filled(schema: Schema, value: Any, everywhere: bool, of_struct: bool = False) -> Any:
+    """The value with the default of its schema for each null of a struct, as Java's Struct has it;
+    `everywhere`: of lists and maps, too. Fields of a struct that are not there are nulls."""
+    if value is None and (everywhere or of_struct):
+        value = schema.default
+    if value is None:
+        return None
+    if schema.type is SchemaType.STRUCT:
+        return {
+            one.name: nulls_filled(one.schema, value.get(one.name), everywhere, True)
+            for one in schema.fields
+        }
+    part = schema.value_schema
+    if schema.type is SchemaType.ARRAY and part is not None:
+        return [nulls_filled(part, one, everywhere) for one in value]
+    if schema.type is SchemaType.MAP and part is not None:
+        return {key: nulls_filled(part, one, everywhere) for key, one in value.items()}
+    return value

@@ -6,34 +6,14 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from support.data.typed_values import typed_values
+from support.data.typed_values import nulls_filled, typed_values
 from support.data.valid_names import named
 from support.depth import tries
 from support.registry.memory import MemorySchemas, converter
 
 from headgate.connector import schema as s
 from headgate.connector.data_error import DataError
-from headgate.connector.schema import Schema, SchemaType
-
-
-def nulls_filled(schema: Schema, value: Any, everywhere: bool, of_struct: bool = False) -> Any:
-    """The value with the default of its schema for each null of a struct, as Java's Struct has it;
-    `everywhere`: of lists and maps, too. Fields of a struct that are not there are nulls."""
-    if value is None and (everywhere or of_struct):
-        value = schema.default
-    if value is None:
-        return None
-    if schema.type is SchemaType.STRUCT:
-        return {
-            one.name: nulls_filled(one.schema, value.get(one.name), everywhere, True)
-            for one in schema.fields
-        }
-    part = schema.value_schema
-    if schema.type is SchemaType.ARRAY and part is not None:
-        return [nulls_filled(part, one, everywhere) for one in value]
-    if schema.type is SchemaType.MAP and part is not None:
-        return {key: nulls_filled(part, one, everywhere) for key, one in value.items()}
-    return value
+from headgate.connector.schema import Schema
 
 
 @pytest.mark.parametrize("name", ["AvroConverter", "JsonSchemaConverter"])

@@ -1,0 +1,21 @@
+"""Questions to a program of `tests/java`: one JSON value a line, one answer a line."""
+
+import json
+import subprocess
+from typing import Any
+
+
+class JavaProgram:
+    """A program that `java_program` has started. Not to be shared by threads."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def ask(self, **question: Any) -> Any:
+        to, answers = self._process.stdin, self._process.stdout
+        assert to is not None and answers is not None
+        to.write(json.dumps(question) + "\n")
+        to.flush()
+        line = answers.readline()
+        assert line, f"Java ended with {self._process.wait()} at {question}"
+        return json.loads(line)
