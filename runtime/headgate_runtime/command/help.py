@@ -19,7 +19,11 @@ CHECKS: Final = frozenset(
     {"--check", "--diff", "--dry-run", "--dryrun", "--no-start", "--validate", "--verify"}
 )
 """Options by which commands here and other tools only look."""
-_LOOKS: Final[Mapping[str, str]] = {"headgate up": "--check", "headgate apply": "--diff"}
+_LOOKS: Final[Mapping[str, str]] = {
+    "headgate up": "--check",
+    "headgate apply": "--diff",
+    "headgate connectors apply": "--dry-run",
+}
 """The option of a command by which it only looks."""
 _LIST: Final = "headgate connectors list shows the connectors, headgate status the workers, too"
 _SHOW: Final = "headgate connectors show NAME has config, states and traces"
@@ -108,7 +112,6 @@ _CHOICE: Final = re.compile(r"(?:Value error, )?'(.*)' is not one of ('.*')\.")
 """What is said of a value that is none of an option's. A library's name for its error comes first.
 """
 _OFFERED: Final = re.compile(r" Did you mean (.*)\?")
-_DIFF: Final = "headgate connectors diff FILE... shows what would change"
 _NEW: Final = "headgate connector new begins a project for a connector"
 
 
@@ -188,8 +191,6 @@ class Commands(Guessing):
                 path = getattr(getattr(error, "ctx", None), "command_path", "")
                 if asked in CHECKS and path in _LOOKS:
                     kept = [_LOOKS[path]]
-                elif asked in CHECKS and path == "headgate connectors apply":
-                    error.message += f"; {_DIFF}."  # type: ignore[attr-defined]
                 operated = ctx.invoked_subcommand in _OPERATED
                 if asked in FILES_AS or (operated and asked in OPTIONS_MEANT):
                     kept = []

@@ -9,8 +9,10 @@ import contextlib
 import importlib.metadata
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
@@ -28,6 +30,16 @@ from headgate_runtime.remote.options import Url
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+
+
+class PluginKind(StrEnum):
+    SOURCE = "source"
+    SINK = "sink"
+    TRANSFORMATION = "transformation"
+    PREDICATE = "predicate"
+    CONVERTER = "converter"
+    HEADER_CONVERTER = "header_converter"
+
 
 app = typer.Typer(
     name="headgate",
@@ -215,7 +227,8 @@ register_apply(app)
     rich_help_panel=LOOK,
     epilog=example(
         "headgate plugins",
-        "headgate plugins DirectorySource",
+        "headgate plugins DirectorySource --search csv",
+        "headgate plugins --type sink",
         "headgate plugins --url http://127.0.0.1:8083   # of a running worker",
         "headgate plugins --local   # although HEADGATE_URL is set",
     ),
@@ -230,6 +243,18 @@ def plugins(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON value instead of text.")
     ] = False,
+    kinds: Annotated[
+        list[PluginKind] | None,
+        typer.Option("--type", help="List only these; may be given repeatedly."),
+    ] = None,
+    search: Annotated[
+        str,
+        typer.Option(
+            "--search",
+            metavar="REGEX",
+            help="Only options whose name or meaning matches, in capitals or not.",
+        ),
+    ] = "",
     url: Url = None,
     local: Annotated[
         bool,
@@ -243,19 +268,34 @@ def plugins(
     """
     if local and url not in (None, os.environ.get(VARIABLE)):
         _refuse("--local looks here, and --url asks a worker: give one of them")
+    if kinds and name:
+        _refuse("--type is for the list: give it without NAME")
+    if search and not name:
+        _refuse("--search looks through the options of one class: give its NAME")
+    try:
+        pattern = re.compile(search, re.IGNORECASE | re.MULTILINE)
+    except re.error as error:
+        _refuse(f"--search {search}: no regular expression: {error}")
+    types = [each.value for each in kinds or ()]
     if url and not local:
         from headgate_runtime.remote.commands import plugins as of_a_worker
 
-        of_a_worker(name, url, as_json=as_json)
-        return
+        of_a_worker(name, url, as_json=as_json, kinds=types, search=pattern)
+    else:
+        _plugins_here(name, types, pattern, as_json=as_json)
+
+
+def _plugins_here(
+    name: str | None, types: list[str], search: re.Pattern[str], *, as_json: bool
+) -> None:
     from headgate_runtime.plugins.describe import as_text, describe, listed, listed_text
     from headgate_runtime.plugins.find import PluginError
 
     if name is None:
-        typer.echo(json.dumps(listed(), ensure_ascii=False) if as_json else listed_text())
+        typer.echo(json.dumps(listed(types), ensure_ascii=False) if as_json else listed_text(types))
         return
     try:
-        one = describe(name)
+        one = describe(name).matching(search)
     except PluginError as error:
         _refuse(str(error))
     typer.echo(json.dumps(one.plain(), ensure_ascii=False) if as_json else as_text(one))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from headgate.herder.messages import CreateConnector
 from headgate.ids import TargetState
-from headgate_runtime.config.properties import PropertiesError, read_properties
+from headgate_runtime.config.properties import PropertiesError, properties_of
 
 INITIAL_STATES: Final = {
     "RUNNING": TargetState.STARTED,
@@ -26,17 +26,29 @@ class ConnectorFileError(Exception):
     """The file describes no connector. The message names the file."""
 
 
-def read_connector_file(path: str) -> CreateConnector:
-    """
+def read_connector_file(path: str, name: str | None = None) -> CreateConnector:
+    """`name`: of a connector whose file has none.
+
     Raises:
         ConnectorFileError: no such file, or what is in it has no name, or values that are no texts.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        text = ""  # it can still be properties
+        data = Path(path).read_bytes()
     except OSError as error:
         raise ConnectorFileError(f"{path}: {error.strerror}") from None
+    return connector_of(data, path, name)
+
+
+def connector_of(data: bytes, path: str, name: str | None = None) -> CreateConnector:
+    """What `data` describes; `path` is how errors name it.
+
+    Raises:
+        ConnectorFileError: as `read_connector_file`.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = ""  # it can still be properties
     try:
         found = json.loads(text)
         json.dumps(found, ensure_ascii=False).encode()
@@ -55,17 +67,19 @@ def read_connector_file(path: str) -> CreateConnector:
             ) from None
         if text.lstrip().startswith("{"):
             raise ConnectorFileError(f"{path}: not JSON: {error}") from None
-        found = _properties(path)
+        found = _properties(data, path)
     if not isinstance(found, dict):
         raise ConnectorFileError(f"{path}: expected a JSON object, found {type(found).__name__}")
+    if name is not None and found.setdefault("name", name) != name:
+        raise ConnectorFileError(f"{path}: the connector is named {found['name']}, not {name}")
     if isinstance(found.get("config"), dict):
         return _from_body(path, found)
     return CreateConnector(_named(path, found), _config(path, found))
 
 
-def _properties(path: str) -> Mapping[str, str]:
+def _properties(data: bytes, path: str) -> dict[str, str]:
     try:
-        return dict(read_properties(path).values)
+        return dict(properties_of(data, path).values)
     except PropertiesError as error:
         raise ConnectorFileError(str(error)) from None
 

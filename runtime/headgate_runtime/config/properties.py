@@ -44,11 +44,16 @@ def read_properties(path: str | Path) -> Properties:
         raise PropertiesError(f"{path}: is a folder, expected a properties file") from None
     except OSError as error:
         raise PropertiesError(f"{path}: cannot be read: {error.strerror}") from None
+    return properties_of(data, str(path))
+
+
+def properties_of(data: bytes, file: str) -> Properties:
+    """As `parse_properties`, of what a file has in it."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("iso-8859-1")
-    return parse_properties(text, str(path))
+    return parse_properties(text, file)
 
 
 def parse_properties(text: str, file: str) -> Properties:

@@ -4,9 +4,10 @@ All of it comes from the connectors' `ConfigDef`s, so it cannot be out of date.
 """
 
 import inspect
+import re
 import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -38,6 +39,16 @@ class Description:
     summary: str
     own: tuple[ConfigKeyInfo, ...]
     framework: tuple[ConfigKeyInfo, ...]
+
+    def matching(self, pattern: re.Pattern[str]) -> "Description":
+        """With those options only whose name or meaning matches."""
+
+        def kept(infos: Iterable[ConfigKeyInfo]) -> tuple[ConfigKeyInfo, ...]:
+            return tuple(
+                each for each in infos if pattern.search(f"{each.name}\n{each.documentation}")
+            )
+
+        return replace(self, own=kept(self.own), framework=kept(self.framework))
 
     def plain(self) -> dict[str, Any]:
         """What ``headgate plugins NAME --json`` prints. Options have the fields of Connect's
@@ -99,9 +110,9 @@ def common_options(kind: str) -> tuple[ConfigKeyInfo, ...]:
     return _infos(sink_keys({}) if kind == "sink" else source_keys({}))
 
 
-def listed() -> list[dict[str, Any]]:
-    """What ``headgate plugins --json`` prints: each announced class, by name. One that cannot be
-    imported has `error`, and no kind."""
+def listed(kinds: Collection[str] = ()) -> list[dict[str, Any]]:
+    """What ``headgate plugins --json`` prints: each announced class, by name; with `kinds` only
+    those, which may be of parts, such as transforms. One that cannot be imported has `error`, and no kind."""
     found: list[dict[str, Any]] = []
     for name, target in available().items():
         row: dict[str, Any] = {"name": name, "class": target, "error": None}
@@ -114,12 +125,18 @@ def listed() -> list[dict[str, Any]]:
             continue
         kind, runner = connector_kind(connector), connector.REQUIRES_RUNNER
         found.append({**row, "type": kind, "version": connector.VERSION, "runner": runner})
-    return found
+    for kind, names in PARTS:
+        for name in sorted(names) if kind in kinds else ():
+            if "." in name:
+                continue  # Connect's name of the same class
+            row = {"name": name, "class": name, "error": None, "type": kind}
+            found.append({**row, "version": version("headgate"), "runner": None})
+    return [row for row in found if not kinds or row["type"] in kinds]
 
 
-def listed_text() -> str:
+def listed_text(kinds: Collection[str] = ()) -> str:
     """What ``headgate plugins`` prints: a line for each class."""
-    rows = listed()
+    rows = listed(kinds)
     width = max((len(row["name"]) for row in rows), default=0)
     lines: list[str] = []
     for row in rows:

@@ -75,7 +75,12 @@ def delete(
         if reg_exp and not yes:
             count = f"{len(found)} connectors" if len(found) > 1 else "1 connector"
             selecting.confirm(remote, found, f"delete {count} at {remote.where}?")
-        selecting.all_of(remote, found, lambda remote, name: remote.delete(name), "deleted")
+        selecting.all_of(remote, found, _deleted)
+
+
+def _deleted(remote: Remote, name: str) -> str:
+    remote.delete(name)
+    return "deleted"
 
 
 def _set_target_states(

@@ -6,16 +6,17 @@ cluster was found; 3 what was waited for has not come about in time.
 
 import contextlib
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from headgate.task.messages import TaskKind
 from headgate_runtime.command.help import Guessing, example
-from headgate_runtime.remote import changes, context_commands, patch, show
+from headgate_runtime.remote import changes, context_commands, patch, selecting, show
 from headgate_runtime.remote.connectors import connectors
 from headgate_runtime.remote.options import (
     EXIT_USAGE,
@@ -23,13 +24,14 @@ from headgate_runtime.remote.options import (
     DryRun,
     Format,
     Name,
+    Names,
     Output,
     Url,
     refuse,
     remote_at,
     say,
 )
-from headgate_runtime.remote.remote import LISTED, RefusedError, RemoteError
+from headgate_runtime.remote.remote import LISTED, RefusedError, Remote, RemoteError
 
 Deleted: TypeAlias = Annotated[
     TaskKind | None,
@@ -80,14 +82,23 @@ def status(url: Url = None, output: Format = Output.TABLE) -> None:
             say(show.status(cluster, rows, remote.where, work))
 
 
-def plugins(name: str | None, url: str, *, as_json: bool) -> None:
+def plugins(
+    name: str | None,
+    url: str,
+    *,
+    as_json: bool,
+    kinds: Collection[str] = (),
+    search: re.Pattern[str],
+) -> None:
     """Print the classes that a worker has, or the options of one."""
     with remote_at(url) as remote, _or_here():
         if name is None:
-            found = remote.plugins()
+            found = [
+                each for each in remote.plugins() if not kinds or str(each["type"]).lower() in kinds
+            ]
             say(show.as_json(found) if as_json else show.plugins(found))
         else:
-            keys = remote.plugin(name)
+            keys = [each for each in remote.plugin(name) if show.option_matches(each, search)]
             say(show.as_json(keys) if as_json else show.plugin(keys))
 
 
@@ -114,17 +125,20 @@ def restart_task(
     ] = None,
     url: Url = None,
 ) -> None:
-    """Restart tasks of a connector: orders 0 1, or one by its whole name: orders-0."""
+    """Restart tasks of a connector: orders 0 1, or one by its whole name: orders-0 or orders/0."""
     if not numbers:
         whole = name
-        name, _, last = whole.rpartition("-")
-        if not name or not last.isdecimal():
+        parts = re.fullmatch(r"(.+)[-/](\d+)", whole, re.ASCII)
+        if parts is None:
             refuse(f"which tasks of {whole}?\n  next: headgate tasks restart {whole} 0", EXIT_USAGE)
-        numbers = [int(last)]
+        name, numbers = parts[1], [int(parts[2])]
+
+    def restarted(remote: Remote, task: str) -> str:
+        remote.restart_task(name, int(task.rpartition("-")[2]))
+        return "restarted"
+
     with remote_at(url) as remote:
-        for number in numbers:
-            remote.restart_task(name, number)
-            say(f"{name}-{number} restarted")
+        selecting.all_of(remote, [f"{name}-{number}" for number in numbers], restarted)
 
 
 # -- offsets --
@@ -144,29 +158,70 @@ def _maybe_deleted(action: str, name: str) -> Iterator[None]:
 
 @offsets.command("show", epilog=example("headgate offsets show orders -o json"))
 def show_offsets(
-    name: Name, deleted: Deleted = None, url: Url = None, output: Format = Output.TABLE
+    names: Names, deleted: Deleted = None, url: Url = None, output: Format = Output.TABLE
 ) -> None:
-    """Show the offsets of a connector."""
-    with remote_at(url) as remote, _maybe_deleted("show", name):
-        found = remote.offsets(name) if deleted is None else remote.deleted_offsets(name, deleted)
-        as_json = output is Output.JSON
-        say(show.as_json({"offsets": found}) if as_json else show.offsets(found))
+    """Show the offsets of connectors. JSON: of several connectors, an object by name."""
+    found: dict[str, Sequence[Mapping[str, Any]]] = {}
+    with remote_at(url) as remote:
+        for name in dict.fromkeys(names):
+            with _maybe_deleted("show", name):
+                found[name] = (
+                    remote.offsets(name)
+                    if deleted is None
+                    else remote.deleted_offsets(name, deleted)
+                )
+    if output is Output.JSON:
+        plain = {name: {"offsets": each} for name, each in found.items()}
+        say(show.as_json(plain if len(plain) > 1 else plain[names[0]]))
+    elif len(found) == 1:
+        say(show.offsets(found[names[0]]))
+    else:
+        say("\n\n".join(f"{name}\n{show.offsets(each)}" for name, each in found.items()))
 
 
-@offsets.command("set", epilog=example("headgate offsets set orders offsets.json --dry-run"))
+@offsets.command(
+    "set",
+    epilog=example(
+        "headgate offsets set orders offsets.json --dry-run",
+        "headgate offsets set copy --topic orders --partition 0 --offset 42",
+        """headgate offsets set in --partition '{"filename": "a"}' --offset '{"position": 0}'""",
+    ),
+)
 def set_offsets(
     name: Name,
     file: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="FILE", help='{"offsets": [{"partition": ..., "offset": ...}]}; - for stdin.'
+            metavar="[FILE]", help='{"offsets": [{"partition": ..., "offset": ...}]}; - for stdin.'
         ),
-    ],
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="Of a sink, instead of a file.")
+    ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            "--partition", metavar="JSON", help="Instead of a file: with --topic a number."
+        ),
+    ] = None,
+    offset: Annotated[
+        str | None,
+        typer.Option("--offset", metavar="JSON", help="Of that partition; null forgets it."),
+    ] = None,
     dry_run: DryRun = False,
     url: Url = None,
 ) -> None:
-    """Change offsets of a stopped connector. FILE has the form that show -o json prints."""
-    changes = _offset_changes(file)
+    """Change offsets of a stopped connector. FILE has the form that show -o json prints. A single
+    offset may be given by options instead."""
+    if (file is None) == (partition is None) or (partition is None) != (offset is None):
+        text = "give a file, or --partition and --offset, with --topic for a sink"
+        refuse(f"{text}\n  next: headgate offsets set --help has examples", EXIT_USAGE)
+    if file is not None and topic is not None:
+        refuse("--topic goes with --partition and --offset, and not with a file", EXIT_USAGE)
+    if file is not None:
+        changes = _offset_changes(file)
+    else:
+        changes = [_offset_change(topic, str(partition), str(offset))]
     with remote_at(url) as remote:
         if dry_run:
             say(show.offset_differences(remote.offset_differences(name, changes)))
@@ -176,19 +231,26 @@ def set_offsets(
 
 @offsets.command("reset", epilog=example("headgate offsets reset orders"))
 def reset_offsets(
-    name: Name, deleted: Deleted = None, dry_run: DryRun = False, url: Url = None
+    names: Names, deleted: Deleted = None, dry_run: DryRun = False, url: Url = None
 ) -> None:
-    """Forget all offsets of a stopped connector, or of a deleted one: it begins from the start."""
-    with remote_at(url) as remote, _maybe_deleted("reset", name):
-        if deleted is not None and dry_run:
-            found = remote.deleted_offset_differences(name, deleted)
-            say(show.offset_differences(found))
-        elif deleted is not None:
-            say(remote.reset_deleted_offsets(name, deleted))
-        elif dry_run:
-            say(show.offset_differences(remote.offset_differences(name, None)))
+    """Forget all offsets of stopped connectors, or of deleted ones: they begin from the start."""
+
+    def reset(remote: Remote, name: str) -> str:
+        with _maybe_deleted("reset", name):
+            if deleted is not None and dry_run:
+                found = remote.deleted_offset_differences(name, deleted)
+                return show.offset_differences(found)
+            if deleted is not None:
+                return remote.reset_deleted_offsets(name, deleted)
+            if dry_run:
+                return show.offset_differences(remote.offset_differences(name, None))
+            return remote.reset_offsets(name)
+
+    with remote_at(url) as remote:
+        if len(names) == 1:
+            say(reset(remote, names[0]))
         else:
-            say(remote.reset_offsets(name))
+            selecting.all_of(remote, list(dict.fromkeys(names)), reset, between=":\n")
 
 
 # -- loggers --
@@ -203,6 +265,21 @@ def list_loggers(url: Url = None, output: Format = Output.TABLE) -> None:
             say(show.as_json(found))
         else:
             say(show.table(("LOGGER", "LEVEL"), found.items()))
+
+
+@loggers.command("show", epilog=example("headgate loggers show headgate.task"))
+def show_level(
+    logger: Annotated[str, typer.Argument(metavar="LOGGER", help="root is above all others.")],
+    url: Url = None,
+) -> None:
+    """Show the level of a logger: its own, or that of the nearest one above it."""
+    with remote_at(url) as remote:
+        levels = remote.loggers()
+        above = [".".join(logger.split(".")[:end]) for end in range(logger.count(".") + 1, 0, -1)]
+        has = next((each for each in (*above, "root") if each in levels), None)
+        if has is None:
+            refuse(f"no level of {logger} is known\n  next: headgate loggers list", code=1)
+        say(f"{logger} is {levels[has]}" + (f", as {has}" if has != logger else ""))
 
 
 @loggers.command("set", epilog=example("headgate loggers set headgate.task DEBUG"))
@@ -232,3 +309,20 @@ def _offset_changes(file: str) -> list[tuple[object, object]]:
             f'{file}: expected {{"offsets": [{{"partition": {{...}}, "offset": {{...}}}}]}}\n'
             "  next: headgate offsets show NAME -o json prints this form"
         )
+
+
+def _offset_change(topic: str | None, partition: str, offset: str) -> tuple[object, object]:
+    """A partition of a sink's topic or of a source, and its offset."""
+    try:
+        where, there = json.loads(partition), json.loads(offset)
+    except ValueError as error:
+        refuse(f"--partition and --offset: expected JSON: {error}\n  next: quote it for the shell")
+    if topic is None:
+        return where, there
+    numbers = isinstance(where, int) and (there is None or isinstance(there, int))
+    if not numbers:
+        refuse("with --topic, --partition and --offset are numbers, or --offset is null")
+    return (
+        {"kafka_topic": topic, "kafka_partition": where},
+        None if there is None else {"kafka_offset": there},
+    )

@@ -5,33 +5,33 @@ import os
 import shlex
 import subprocess
 import tempfile
+import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated
 
 import typer
 
 from headgate.ids import State
 from headgate_runtime.command.help import Guessing, example
-from headgate_runtime.remote import show
+from headgate_runtime.remote import selecting, show
 from headgate_runtime.remote.complete import connector_names
+from headgate_runtime.remote.files import FileName, Files, read
 from headgate_runtime.remote.options import (
     EXIT_DIFFERS,
     EXIT_USAGE,
     Format,
     Name,
+    Names,
     Output,
+    RegExp,
     Url,
     refuse,
     remote_at,
     say,
 )
-from headgate_runtime.remote.remote import ConnectorRow, Remote, RemoteError, refused
-
-Files: TypeAlias = Annotated[
-    list[str],
-    typer.Argument(metavar="FILE...", help="Connectors: JSON or properties, as for standalone."),
-]
+from headgate_runtime.remote.remote import Config, ConnectorRow, Plan, Remote, RemoteError, refused
 
 connectors = typer.Typer(
     cls=Guessing,
@@ -62,47 +62,84 @@ def list_connectors(
             say(show.connectors(rows))
 
 
-@connectors.command("show", epilog=example("headgate connectors show orders"))
-def show_connector(name: Name, url: Url = None, output: Format = Output.TABLE) -> None:
-    """Show a connector: config, states, traces of what has failed."""
+@connectors.command(
+    "show",
+    epilog=example("headgate connectors show orders", "headgate connectors show -e 'orders-.*'"),
+)
+def show_connector(
+    names: Names,
+    tasks_config: Annotated[
+        bool, typer.Option("--tasks-config", help="With the configs of the tasks.")
+    ] = False,
+    reg_exp: RegExp = False,
+    url: Url = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show connectors: config, states, traces of what has failed. JSON: one object for one name,
+    else a list."""
     with remote_at(url) as remote:
-        row = remote.row(name)
+        rows = [remote.row(name) for name in selecting.selected(remote, names, reg_exp=reg_exp)]
         if output is Output.JSON:
-            say(show.as_json(show.plain(row)))
-        else:
-            cluster = remote.cluster()
-            calls = show.long_calls(remote.work(cluster, [row]), name)
-            say("\n".join([show.one_connector(row), *calls, *show.set_aside(cluster, name)]))
+            one = len(names) == 1 and not reg_exp
+            say(show.as_json(show.plain(rows[0]) if one else [show.plain(row) for row in rows]))
+            return
+        cluster = remote.cluster()
+        work = remote.work(cluster, rows)
+        shown = []
+        for row in rows:
+            lines = [show.one_connector(row, with_task_configs=tasks_config)]
+            lines += [*show.long_calls(work, row.name), *show.set_aside(cluster, row.name)]
+            shown.append("\n".join(lines))
+        say("\n\n".join(shown))
 
 
 @connectors.command(epilog=example("headgate connectors create orders.json"))
-def create(files: Files, url: Url = None) -> None:
+def create(files: Files, name: FileName = None, url: Url = None) -> None:
     """Create connectors from files. One that exists already is refused."""
-    wanted = _read(files)
+    wanted = {each.name: each for each in read(files, name)}
+
+    def made(remote: Remote, name: str) -> str:
+        remote.create(name, wanted[name].config, wanted[name].initial_state)
+        return "created"
+
     with remote_at(url) as remote:
-        for each in wanted:
-            remote.create(each.name, each.config, each.initial_state)
-            say(f"{each.name} created")
+        selecting.all_of(remote, list(wanted), made)
 
 
-@connectors.command(epilog=example("headgate connectors apply orders.json payments.json"))
-def apply(files: Files, url: Url = None) -> None:
+@connectors.command(
+    epilog=example("headgate connectors apply orders.json", "headgate connectors apply folder/")
+)
+def apply(
+    files: Files,
+    name: FileName = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="As headgate connectors diff. Exit code 1: has a fault."),
+    ] = False,
+    url: Url = None,
+) -> None:
     """Create connectors from files, or change their configs to what the files say. One that
     somebody else changes meanwhile is refused."""
-    wanted = _read(files)
+    wanted = {each.name: each for each in read(files, name)}
     with remote_at(url) as remote:
+        if dry_run:
+            found = _planned(remote, {name: each.config for name, each in wanted.items()})
+            if any(row.faults for row in found.rows):
+                raise typer.Exit(EXIT_DIFFERS)
+            return
         known = {row.name: row for row in remote.rows()}
-        for each in wanted:
-            row = known.get(each.name)
+
+        def applied(remote: Remote, name: str) -> str:
+            row, each = known.get(name), wanted[name]
             if row is None:
-                remote.create(each.name, each.config, each.initial_state)
-                say(f"{each.name} created")
-            elif dict(row.config) == dict(each.config):
-                say(f"{each.name} unchanged")
-            else:
-                etag = row.etag or _etag_of(remote, row)
-                remote.put_config(each.name, each.config, etag)
-                say(f"{each.name} changed")
+                remote.create(name, each.config, each.initial_state)
+                return "created"
+            if dict(row.config) == dict(each.config):
+                return "unchanged"
+            remote.put_config(name, each.config, row.etag or _etag_of(remote, row))
+            return "changed"
+
+        selecting.all_of(remote, list(wanted), applied)
 
 
 @connectors.command(epilog=example("headgate connectors edit orders"))
@@ -143,15 +180,9 @@ def diff(
 ) -> None:
     """Show what would come of apply: changes key by key, faults, and what would move to other
     workers. Nothing is written. Exit code 1: something would change, or has a fault."""
-    wanted = {each.name: each.config for each in _read(files)}
+    wanted = {each.name: each.config for each in read(files)}
     with remote_at(url) as remote:
-        found = remote.plan(wanted, prune)
-        if output is Output.JSON:
-            say(show.as_json(asdict(found)))
-        else:
-            told = {row.name for row in found.rows}
-            lines = [f"{name} unchanged" for name in wanted if name not in told]
-            say("\n".join([*lines, *([show.plan(found)] if found.rows else [])]))
+        found = _planned(remote, wanted, prune, output)
     if found.rows:
         raise typer.Exit(EXIT_DIFFERS)
 
@@ -182,7 +213,7 @@ def watch(
 
 @connectors.command(epilog=example("headgate connectors wait orders --for RUNNING"))
 def wait(
-    name: Name,
+    names: Names,
     condition: Annotated[
         str,
         typer.Option(
@@ -192,20 +223,42 @@ def wait(
         ),
     ] = "settled",
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait.", min=0.1)
+        float,
+        typer.Option("--timeout", metavar="SECONDS", help="How long to wait, for all.", min=0.1),
     ] = 60.0,
     url: Url = None,
 ) -> None:
-    """Wait until a connector is as it should be. Exit code 3: not in time."""
+    """Wait until connectors are as they should be. Exit code 3: not in time."""
     word = condition if condition in ("settled", "deleted") else condition.upper()
     if word not in ("settled", "deleted", *State):
         refuse(f"--for {condition}: expected settled, deleted, or one of {', '.join(State)}")
+    until = time.monotonic() + timeout_s
     with remote_at(url) as remote:
-        row = remote.wait(name, word, timeout_s)
-        say(f"{name}: {'deleted' if row is None else show.state(row)}")
+        for at, name in enumerate(dict.fromkeys(names)):
+            # Those that come later are looked at once at least.
+            left_s = timeout_s if at == 0 else max(until - time.monotonic(), 0.1)
+            row = remote.wait(name, word, left_s)
+            say(f"{name}: {'deleted' if row is None else show.state(row)}")
 
 
 # -- what they share --
+
+
+def _planned(
+    remote: Remote,
+    wanted: Mapping[str, Config],
+    prune: str | None = None,
+    output: Output = Output.TABLE,
+) -> Plan:
+    """What would come of `wanted`; it is printed, too."""
+    found = remote.plan(wanted, prune)
+    if output is Output.JSON:
+        say(show.as_json(asdict(found)))
+    else:
+        told = {row.name for row in found.rows}
+        lines = [f"{name} unchanged" for name in wanted if name not in told]
+        say("\n".join([*lines, *([show.plan(found)] if found.rows else [])]))
+    return found
 
 
 def _etag_of(remote: Remote, row: ConnectorRow) -> str:
@@ -219,15 +272,6 @@ def _etag_of(remote: Remote, row: ConnectorRow) -> str:
         text = f"Connector {row.name} has another config than a moment ago; nothing was changed"
         raise refused("ABORTED", text, row.name, "ETAG_MISMATCH")
     return now.etag
-
-
-def _read(files: list[str]) -> list[Any]:
-    from headgate_runtime.config.connector_files import ConnectorFileError, read_connector_file
-
-    try:
-        return [read_connector_file(path) for path in files]
-    except ConnectorFileError as error:
-        refuse(f"{error}\n  next: nothing was asked; mend the file")
 
 
 def _config_of(text: str) -> dict[str, str | None]:

@@ -10,17 +10,19 @@ import typer
 from headgate.connector.nearest import nearest
 from headgate.herder.privileged import merged
 from headgate_runtime.command.help import example
-from headgate_runtime.remote import show
+from headgate_runtime.remote import selecting, show
 from headgate_runtime.remote.connectors import connectors
 from headgate_runtime.remote.options import (
     EXIT_DIFFERS,
     EXIT_USAGE,
     DryRun,
     Name,
+    RegExp,
     Url,
     refuse,
     remote_at,
 )
+from headgate_runtime.remote.remote import Remote
 
 EXAMPLE: Final = example("headgate connectors patch orders tasks.max=4 --remove topics.regex")
 
@@ -41,27 +43,40 @@ def patch(
         typer.Option("--remove", metavar="KEY", help="A key to remove; may be given repeatedly."),
     ] = None,
     dry_run: DryRun = False,
+    reg_exp: RegExp = False,
     url: Url = None,
 ) -> None:
     """Change some keys of a connector's config. The others stay as they are, whoever changes them
-    meanwhile. Exit code 1 of --dry-run: the change would be refused."""
-    changes = _changes(name, pairs or [], remove or [])
+    meanwhile. With --reg-exp, of all connectors whose names match. Exit code 1 of --dry-run: the
+    change would be refused."""
+    changes = _changes(name, pairs or [], remove or [], reg_exp=reg_exp)
+
+    def patched(remote: Remote, name: str) -> str:
+        before = remote.row(name).config if remove else {}
+        remote.patch_config(name, changes)
+        said = "changed"
+        for key in (key for key in remove or [] if key not in before):
+            meant = nearest(key, before)
+            said += f"\n  it had no {key}" + (f"; did you mean {meant}?" if meant else "")
+        return said
+
     with remote_at(url) as remote:
+        names = selecting.selected(remote, [name], reg_exp=reg_exp)
         if not dry_run:
-            before = remote.row(name).config if remove else {}
-            remote.patch_config(name, changes)
-            typer.echo(f"{name} changed")
-            for key in (key for key in remove or [] if key not in before):
-                meant = nearest(key, before)
-                typer.echo(f"  it had no {key}" + (f"; did you mean {meant}?" if meant else ""))
+            selecting.all_of(remote, names, patched)
             return
-        found = remote.plan({name: merged(name, remote.row(name).config, changes)}, None)
-    typer.echo(show.plan(found) if found.rows else f"{name} would not change")
+        wanted = {each: merged(each, remote.row(each).config, changes) for each in names}
+        found = remote.plan(wanted, None)
+    told = {row.name for row in found.rows}
+    lines = [f"{each} would not change" for each in names if each not in told]
+    typer.echo("\n".join([*lines, *([show.plan(found)] if found.rows else [])]))
     if any(row.faults for row in found.rows):
         raise typer.Exit(EXIT_DIFFERS)
 
 
-def _changes(name: str, pairs: list[str], remove: list[str]) -> dict[str, str | None]:
+def _changes(
+    name: str, pairs: list[str], remove: list[str], *, reg_exp: bool
+) -> dict[str, str | None]:
     """New values by key; None: the key is to be removed. A key is named once."""
     changes: dict[str, str | None] = {}
     split = [(pair, *pair.partition("=")) for pair in pairs]
@@ -75,6 +90,6 @@ def _changes(name: str, pairs: list[str], remove: list[str]) -> dict[str, str | 
         changes[key] = value
     if not changes:
         refuse(f"no key is given\n  next: headgate connectors patch {name} KEY=VALUE", EXIT_USAGE)
-    if changes.get("name", name) != name:
+    if "name" in changes and (reg_exp or changes["name"] != name):
         refuse(f"{name} keeps its name\n  next: create another connector", EXIT_USAGE)
     return changes

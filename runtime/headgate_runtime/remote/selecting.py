@@ -55,31 +55,40 @@ def each(
     *,
     reg_exp: bool = False,
 ) -> None:
-    """Change each of them, and say what came of each."""
+    """Change each of them, and say that it is `word`."""
+
+    def changed(remote: Remote, name: str) -> str:
+        change(remote, name)
+        return word
+
     with remote_at(url) as remote:
-        all_of(remote, selected(remote, names, reg_exp=reg_exp), change, word)
+        all_of(remote, selected(remote, names, reg_exp=reg_exp), changed)
 
 
 def all_of(
-    remote: Remote, names: Sequence[str], change: Callable[[Remote, str], None], word: str
+    remote: Remote,
+    names: Sequence[str],
+    change: Callable[[Remote, str], str],
+    between: str = " ",
 ) -> None:
-    """Change each of them. A refused one does not stop the others; the code is then its own. Where
-    the cluster does not answer, those that were not asked are named."""
+    """Change each of them, and say what came of it: its name, `between`, and what `change` says. A refused one does not stop
+    the others; the code is then its own. Where the cluster does not answer, those that were not
+    asked are named."""
     code = 0
     for at, name in enumerate(names):
         try:
-            change(remote, name)
+            word = change(remote, name)
         except RefusedError as error:
             complain(f"{name}: {error}" if name not in str(error) else str(error))
             code = error.exit_code
         except RemoteError as error:
             left = ", ".join(names[at + 1 :])
-            text = f"{name}: {error}"
+            text = f"{name}: {error}" if len(names) > 1 else str(error)
             raise RemoteError(
                 text + (f"\n  not asked: {left}" if left else ""), error.exit_code
             ) from None
         else:
-            say(f"{name} {word}")
+            say(f"{name}{between}{word}")
     if code:
         raise typer.Exit(code)
 

@@ -1,6 +1,7 @@
 """What the commands print: tables for people, JSON for scripts."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -53,7 +54,7 @@ def plain(row: ConnectorRow) -> dict[str, Any]:
     return asdict(row)
 
 
-def one_connector(row: ConnectorRow) -> str:
+def one_connector(row: ConnectorRow, *, with_task_configs: bool = False) -> str:
     lines = [
         f"name    {row.name}",
         f"type    {row.type}",
@@ -67,6 +68,9 @@ def one_connector(row: ConnectorRow) -> str:
         head = ("TASK", "STATE", "WORKER")
         cells = [(str(task.number), task.state or "-", task.worker) for task in row.tasks]
         lines.append(table(head, cells))
+    for number, config in enumerate(row.task_configs if with_task_configs else ()):
+        lines.append(f"config of task {number}")
+        lines += [f"  {key} = {shown_value(key, value)}" for key, value in sorted(config.items())]
     traces = [("connector", row.trace)]
     traces += [(f"task {task.number}", task.trace) for task in row.tasks]
     for what, trace in traces:
@@ -192,6 +196,11 @@ def status(
 def plugins(found: Sequence[Mapping[str, Any]]) -> str:
     cells = ((each["class"], each["type"], each.get("version") or "") for each in found)
     return table(("CLASS", "TYPE", "VERSION"), cells)
+
+
+def option_matches(key: Mapping[str, Any], pattern: "re.Pattern[str]") -> bool:
+    """Whether the name or the meaning of an option matches."""
+    return pattern.search(f"{key['name']}\n{key.get('documentation') or ''}") is not None
 
 
 def plugin(keys: Sequence[Mapping[str, Any]]) -> str:

@@ -88,7 +88,7 @@ def test_a_call_that_hangs_is_shown_beside_the_state(
 def told_of(url: str, capsys: pytest.CaptureFixture[str], words: str) -> None:
     """Both commands for people say it."""
     commands.status(url)
-    connectors.show_connector("slow", url)
+    connectors.show_connector(["slow"], url=url)
     assert len(re.findall(words, capsys.readouterr().out)) == 2
 
 

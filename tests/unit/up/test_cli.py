@@ -131,8 +131,8 @@ def test_a_missing_package_ends_with_the_extra_that_has_it(arguments: list[str])
         (["apply", "p.toml", "--dry-run"], "No such option: --dry-run (Possible options: --diff)"),
         (["apply", "p.toml", "--check"], "No such option: --check (Possible options: --diff)"),
         (
-            ["connectors", "apply", "a.json", "--dry-run"],
-            "No such option: --dry-run; headgate connectors diff FILE... shows what would change.",
+            ["connectors", "apply", "a.json", "--check"],
+            "No such option: --check (Possible options: --dry-run)",
         ),
         (["connectors", "new"], "headgate connector new begins a project for a connector"),
         (["connectors", "pase"], "No such command 'pase'. Did you mean 'pause'"),

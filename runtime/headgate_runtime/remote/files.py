@@ -1,0 +1,64 @@
+"""Connectors from files, as ``create``, ``apply`` and ``diff`` are given them."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from headgate_runtime.remote.options import refuse
+
+ENDINGS: Final = (".json", ".properties")
+INPUT: Final = "standard input"
+
+Files: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE...",
+        help="Connectors: JSON or properties, as for standalone; a folder of .json and .properties "
+        "files; - for standard input.",
+    ),
+]
+FileName: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="Of the connector, where its file has no name."),
+]
+
+
+def read(files: Sequence[str], name: str | None = None) -> list[Any]:
+    """The connectors of all files, as `CreateConnector`. Each is named once."""
+    from headgate_runtime.config.connector_files import (
+        ConnectorFileError,
+        connector_of,
+        read_connector_file,
+    )
+
+    if name is not None and len(files) > 1:
+        refuse("--name is of one connector\n  next: give one file with it")
+    found: dict[str, tuple[str, Any]] = {}
+    try:
+        for path in _expanded(files):
+            if path == "-":
+                one = connector_of(sys.stdin.buffer.read(), INPUT, name)
+            else:
+                one = read_connector_file(path, name)
+            if one.name in found:
+                where = f"{found[one.name][0]} and {path}"
+                refuse(f"{one.name} is in {where}\n  next: nothing was asked; keep one of them")
+            found[one.name] = path, one
+    except ConnectorFileError as error:
+        refuse(f"{error}\n  next: nothing was asked; mend the file")
+    return [one for _, one in found.values()]
+
+
+def _expanded(files: Sequence[str]) -> Iterator[str]:
+    for each in files:
+        folder = Path(each)
+        if each == "-" or not folder.is_dir():
+            yield each
+            continue
+        inside = sorted(str(path) for path in folder.iterdir() if path.suffix in ENDINGS)
+        if not inside:
+            refuse(f"{each} is a folder without {' or '.join(ENDINGS)} files")
+        yield from inside
