@@ -112,7 +112,8 @@ def common_options(kind: str) -> tuple[ConfigKeyInfo, ...]:
 
 def listed(kinds: Collection[str] = ()) -> list[dict[str, Any]]:
     """What ``headgate plugins --json`` prints: each announced class, by name; with `kinds` only
-    those, which may be of parts, such as transforms. One that cannot be imported has `error`, and no kind."""
+    those, which may be of parts, such as transforms. One that cannot be imported has `error`, and
+    no kind."""
     found: list[dict[str, Any]] = []
     for name, target in available().items():
         row: dict[str, Any] = {"name": name, "class": target, "error": None}

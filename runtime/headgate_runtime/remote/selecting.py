@@ -71,9 +71,9 @@ def all_of(
     change: Callable[[Remote, str], str],
     between: str = " ",
 ) -> None:
-    """Change each of them, and say what came of it: its name, `between`, and what `change` says. A refused one does not stop
-    the others; the code is then its own. Where the cluster does not answer, those that were not
-    asked are named."""
+    """Change each of them, and say what came of it: its name, `between`, and what `change` says.
+    A refused one does not stop the others; the code is then its own. Where the cluster does not
+    answer, those that were not asked are named."""
     code = 0
     for at, name in enumerate(names):
         try:
