@@ -14,10 +14,11 @@ import pytest
 from google.protobuf import message, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from support.depth import tries
+from support.grpc.whole_state import Watched
 from support.grpc.worker import Served, grpc_worker
-from support.rest.world import wait_until
 
 from headgate.ids import TargetState
+from headgate_embedded import open_transport, transport_settings
 from headgate_grpc.client import HeadgateError
 from headgate_grpc.errors import DETAILS_KEY
 from headgate_grpc.messages import validated
@@ -33,9 +34,21 @@ READS = ("List", "Get", "Read", "Validate", "Watch", "Wait", "Plan")
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with grpc_worker(tmp_path_factory.mktemp("hostile")) as served:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the log."""
+    return tmp_path_factory.mktemp("hostile")
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Served]:
+    with grpc_worker(folder) as served:
         yield served
+        assert served.client.get_cluster().workers, "it has ended: see above"
+
+
+@pytest.fixture(scope="module")
+def watched(served: Served, folder: Path) -> Watched:
+    return Watched(served, folder)
 
 
 @pytest.fixture
@@ -295,6 +308,7 @@ def value_of(field: FieldDescriptor, chance: random.Random, depth: int) -> Any:
 
 def test_fuzzed_messages_are_answered_or_refused_and_change_nothing_that_was_refused(
     served: Served,
+    watched: Watched,
     channel: grpc.Channel,
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
@@ -305,10 +319,11 @@ def test_fuzzed_messages_are_answered_or_refused_and_change_nothing_that_was_ref
     caplog.set_level(logging.DEBUG)
     served.client.create("keep", SINK, connector_pb2.TARGET_STATE_STOPPED)
     served.client.wait("keep")
-    put_back(served)
+    put_back(served, watched)
     chance = random.Random(20_261_125)
     methods = [method for service in SERVICES for method in service.methods]
     codes: dict[str, int] = {}
+    before = watched.settled()
     for n in range(FUZZED):
         method = methods[n % len(methods)]
         body = fuzzed(method.input_type, chance).SerializeToString()
@@ -317,18 +332,71 @@ def test_fuzzed_messages_are_answered_or_refused_and_change_nothing_that_was_ref
         elif n % 3 == 1 and body:
             at = chance.randrange(len(body))
             body = body[:at] + bytes([chance.randrange(256)]) + body[at + 1 :]
-        before = served.worker.herder.state
         code, answer = ask(channel, method.full_name, body, streams=method.server_streaming)
         codes[code] = codes.get(code, 0) + 1
         assert code not in ("UNKNOWN", "INTERNAL", "UNAVAILABLE"), (method.name, body, answer)
         if code != "OK" or method.name.startswith(READS):
-            assert served.worker.herder.state.entries == before.entries, (method.name, body)
+            watched.read_all()
+            changed = before.differences(watched.state())
+            assert not changed, (changed, method.name, body, code)
             assert PASSWORD not in answer, method.name
-        if not method.name.startswith(READS):
-            put_back(served)
+        else:
+            put_back(served, watched)
+            before = watched.settled()
+    assert not before.differences(watched.settled())
     assert not [each for each in caplog.records if each.exc_info and "headgate" in each.name]
     assert PASSWORD not in caplog.text
     assert min(codes[code] for code in ("OK", "INVALID_ARGUMENT", "NOT_FOUND")) > 50, codes
+
+
+CHANGED_BY: dict[str, Callable[[Served], Any]] = {
+    "a target state": lambda served: served.client.resume("seen"),
+    "a config": lambda served: served.client.patch_config("seen", {"k": "v"}),
+    "consumer offsets": lambda served: served.client.alter_offsets("seen", [sink_offset(7)]),
+    "source offsets": lambda served: served.client.alter_offsets("rows", [source_offset(7)]),
+    "a restart": lambda served: served.client.restart("seen", include_tasks=True),
+    "a logger": lambda served: served.client.cluster.SetLoggerLevel(
+        cluster_pb2.SetLoggerLevelRequest(logger="headgate.test.of.state", level="WARN")
+    ),
+}
+
+
+def sink_offset(offset: int) -> connector_pb2.ConnectorOffset:
+    partition = {"kafka_topic": "t", "kafka_partition": 0}
+    return connector_pb2.ConnectorOffset(
+        partition_json=json.dumps(partition), offset_json=json.dumps({"kafka_offset": offset})
+    )
+
+
+def source_offset(position: int) -> connector_pb2.ConnectorOffset:
+    return connector_pb2.ConnectorOffset(
+        partition_json=json.dumps({"filename": "/dev/null"}),
+        offset_json=json.dumps({"position": position}),
+    )
+
+
+@pytest.mark.parametrize("what", [*CHANGED_BY, "a topic"])
+def test_each_kind_of_change_is_seen_in_the_state_that_is_compared(
+    served: Served,
+    watched: Watched,
+    folder: Path,
+    what: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = {"connector.class": "FileStreamSource", "topic": "t", "file": "/dev/null"}
+    for name, config in (("seen", SINK), ("rows", source)):
+        served.client.create(name, config, connector_pb2.TARGET_STATE_STOPPED)
+        served.client.wait(name)
+    log = open_transport(transport_settings(folder)).record_log
+    log.create_topic("t", 1)
+    before = watched.settled()
+    assert before.differences(watched.settled()) == []
+    CHANGED_BY.get(what, lambda _: log.create_topic("new", 1))(served)
+    assert before.differences(watched.settled())
+    for name in ("seen", "rows"):
+        served.client.delete(name)
 
 
 def ask(channel: grpc.Channel, method: str, body: bytes, *, streams: bool) -> tuple[str, str]:
@@ -349,9 +417,9 @@ def ask(channel: grpc.Channel, method: str, body: bytes, *, streams: bool) -> tu
         return found.code().name, f"{found.details()} {found.trailing_metadata()}"
 
 
-def put_back(served: Served) -> None:
+def put_back(served: Served, watched: Watched) -> None:
     """What was allowed is undone, so that each message finds the same connectors."""
-    read_all(served)
+    watched.read_all()
     state = served.worker.herder.state
     for name in list(state.connector_names()):
         if name != "keep":
@@ -363,10 +431,4 @@ def put_back(served: Served) -> None:
             served.client.stop("keep")
         if dict(state.entries["keep"].config or {}) != {**SINK, "name": "keep"}:
             served.client.put_config("keep", SINK)
-    read_all(served)
-
-
-def read_all(served: Served) -> None:
-    """Returns when the worker has read all that is in its config log."""
-    end = served.worker.transport.config_log.end()
-    wait_until(lambda: served.worker.herder.state.offset >= end, 10)
+    watched.read_all()
