@@ -28,7 +28,7 @@ from headgate_arrow.rows import sink_records
 from headgate_arrow.widening import LossError
 from headgate_arrow.wider_columns import WiderColumns
 from headgate_connectors.formats.column_kinds import parse_columns, struct_of_kinds
-from headgate_connectors.output.directory_config import CONFIG, config_faults
+from headgate_connectors.output.directory_config import CONFIG, DIRECTORY, config_faults
 from headgate_connectors.output.folder_columns import SinkColumns
 from headgate_connectors.output.folders import folder_fault, naming
 from headgate_connectors.output.manifest import Entry, ManifestError, SinkManifest
@@ -41,6 +41,7 @@ from headgate_connectors.output.partitions import (
     json_names,
     pin_text,
 )
+from headgate_connectors.output.refill import WAYS_ON, Refill, empty_text, loss_text
 from headgate_connectors.output.rows import VALUE, as_struct, at, refuse, value_schema
 from headgate_connectors.output.writers import (
     ENDINGS,
@@ -52,9 +53,6 @@ from headgate_connectors.output.writers import (
     open_writer,
 )
 
-DIRECTORY: Final = "headgate.directory"
-"""What the connector adds to the configs of its tasks."""
-
 
 @dataclass(slots=True)
 class _Partition:
@@ -65,6 +63,10 @@ class _Partition:
     files: StagedFiles | None = None
     resumed: bool = False
     """Another task was first: the rest of the batch is delivered anew, from `committed` on."""
+    last: Entry | None = None
+    """The last entry, whose files were there."""
+    refill: Refill | None = None
+    """Files that are written anew before it goes on."""
 
 
 class DirectorySinkTask(SinkTask):
@@ -76,19 +78,17 @@ class DirectorySinkTask(SinkTask):
         self._most_bytes: int = settings["rotate.bytes"]
         self._interval: float = settings["rotate.interval.ms"] / 1000
         self._skips_null = settings["on.null.value"] == "skip"
-        self._accepts_loss = settings["on.missing.output"] == "accept"
-        self._manifest = SinkManifest(self._root, ENDINGS[self._format])
-        self._manifest.claim(config.get("name", ""))
+        self._on_missing: str = settings["on.missing.output"]
+        self._connector = config.get("name", "")
         widens = settings["schema.evolution"] == "widen"
         self._columns = SinkColumns(self._root, widens=widens)
-        if kinds := parse_columns(settings["columns.types"]):
-            self._columns.take(struct_of_kinds(kinds))
+        self._kinds = parse_columns(settings["columns.types"])
         self._open_max: int = settings["open.max"]
         self._keeps_columns: bool = settings["partition.keep.columns"]
         by, timezone = settings["partition.by"], settings["partition.timezone"]
         self._by = PartitionBy(by, timezone)
-        pin = pin_text(by, timezone, self._keeps_columns) if self._by else None
-        self._manifest.pin_partitions(pin)
+        self._pin_text = pin_text(by, timezone, self._keeps_columns) if self._by else None
+        self._open_folder()
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._given: Schema | None = None
         """Schema of the last value, whose columns are `_pinned`."""
@@ -106,50 +106,67 @@ class DirectorySinkTask(SinkTask):
         for place in partitions:
             self._resume(place, by_group.get(place, 0))
 
+    def _open_folder(self) -> None:
+        self._manifest = SinkManifest(self._root, ENDINGS[self._format])
+        self._manifest.claim(self._connector)
+        self._manifest.pin_partitions(self._pin_text)
+        if self._kinds:
+            self._columns.take(struct_of_kinds(self._kinds))
+
     def _resume(self, place: TopicPartition, by_group: int) -> None:
-        """Go on behind the last committed file.
+        """Go on behind the last committed file, or write anew the first one that is gone.
 
         Args:
-            by_group: offset that the sink's group has committed; 0: none.
+            by_group: offset that the sink's group has committed; 0: none, or it does not matter.
 
         Raises:
             ManifestError: a committed file is gone, or the whole folder is.
         """
-        committed, gone = self._manifest.resume(place)
-        if gone:
-            self._tell_loss(gone)
-        if committed is None and by_group > 0:
-            self._tell_empty(place, by_group)
-        self._partitions[place] = _Partition(committed, resumed=True)
-        if committed is not None:
-            self.context.offset(*place, committed)
-
-    def _tell_loss(self, gone: list[Entry]) -> None:
-        rows = sum(entry.rows for entry in gone)
-        text = (
-            f"{len(gone)} files with {rows} committed records are gone from {self._root}, such as "
-            f"{gone[0].file}"
+        found = self._manifest.resume(place)
+        rewrites, start, refill = self._on_missing == "rewrite", found.end, None
+        if found.gone:
+            self._tell(loss_text(self._root, found.gone, self._manifest))
+        if found.gone and rewrites:
+            refill = Refill(self._manifest, found.gone, ENDINGS[self._format])
+            start = refill.entry.start
+        if found.end is None and by_group > 0:
+            self._tell(empty_text(self._root, place, by_group))
+            start = 0 if rewrites else by_group
+        self._partitions[place] = _Partition(
+            found.end, resumed=True, last=found.last, refill=refill
         )
-        if not self._accepts_loss:
-            raise ManifestError(
-                f"{text}: put them back, or set on.missing.output = accept to go on without them, "
-                "or give the connector another name and path to write everything anew"
-            )
-        self.context.log(text)
+        if start is not None:
+            self.context.offset(*place, start)
 
-    def _tell_empty(self, place: TopicPartition, by_group: int) -> None:
-        """The group has committed and the folder knows nothing: it was deleted, or is another one.
-        A sink that has passed over nothing but tombstones looks the same."""
-        text = (
-            f"{self._root} has no file of {place[0]}-{place[1]}, but the sink has committed its "
-            f"records up to offset {by_group}"
+    def _tell(self, loss: str) -> None:
+        """
+        Raises:
+            ManifestError: it is not to be passed over.
+        """
+        if self._on_missing == "fail":
+            raise ManifestError(f"{loss}: {WAYS_ON}")
+        does = {"rewrite": "writing them anew", "accept": "going on without them"}
+        self.context.log(
+            f"{loss}: {does[self._on_missing]}, as on.missing.output is {self._on_missing}"
         )
-        if not self._accepts_loss:
-            raise ManifestError(
-                f"{text}: put the folder back, or set on.missing.output = accept to go on behind "
-                "them, or give the connector another name to write everything anew"
-            )
-        self.context.log(text)
+
+    def _is_there(self, place: TopicPartition, partition: _Partition) -> bool:
+        """Whether the folder has the last files of the partition. Else it is resumed.
+
+        Raises:
+            ManifestError: it has not, and `on.missing.output` is fail.
+        """
+        if partition.last is None or not self._manifest.missing(partition.last):
+            return True
+        if partition.files is not None:
+            partition.files.drop()
+        by_group = partition.committed or 0
+        if not self._manifest.exists():
+            if self._on_missing == "fail":
+                self._tell(empty_text(self._root, place, by_group))
+            self._open_folder()
+        self._resume(place, by_group)
+        return False
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         for partition in self._partitions.values():
@@ -171,16 +188,29 @@ class DirectorySinkTask(SinkTask):
                 f"{at(record)} is of none of the task's topics: a transform that renames the "
                 "topic cannot be used before a DirectorySink"
             )
-        if partition.resumed or record.offset < max(partition.next, partition.committed or 0):
-            return  # it is delivered anew, was delivered before, or is in a file
+        if not self._wants(place, partition, record.offset):
+            return
         made = self._made(record)
         if made is not None and not self._add(place, partition, record, *made):
             return
         partition.next = record.offset + 1
+        if partition.refill is not None and partition.next >= partition.refill.entry.end:
+            self._end_refill(place, partition, partition.refill)
         files = partition.files
         if files is not None and files.pending >= _ROWS_AT_ONCE:
             files.write()
             self._rotate(place, partition)
+
+    def _wants(self, place: TopicPartition, partition: _Partition, offset: int) -> bool:
+        """False: what is there is delivered anew, was delivered before, or is in a file."""
+        if partition.resumed or offset < partition.next:
+            return False
+        if partition.refill is None:
+            return offset >= (partition.committed or 0)
+        if offset >= partition.refill.entry.end:  # the log has lost those before it
+            self._end_refill(place, partition, partition.refill)
+            return False
+        return offset >= partition.refill.entry.start
 
     def takes_batches(self) -> bool:
         return self._format in ("parquet", "arrow") and not self._by
@@ -191,10 +221,16 @@ class DirectorySinkTask(SinkTask):
         place, end = (batch.topic, batch.partition), batch.offset + batch.count
         known = self._partitions[place]
         start = max(batch.offset, known.next, known.committed or 0)
+        if (refill := known.refill) is not None:
+            start = max(batch.offset, known.next, refill.entry.start)
+            end = min(end, refill.entry.end)
         with naming(self._root):
             if start < end:
                 batch = batch.part(start - batch.offset, end - start)
                 self._take_batch(place, known, batch)
+            ended = refill is not None and max(known.next, batch.offset) >= refill.entry.end
+            if refill is not None and ended and not self._partitions[place].resumed:
+                self._end_refill(place, known, refill)
             for other, partition in list(self._partitions.items()):
                 self._rotate(other, partition)
         self._ask_to_be_called()
@@ -211,23 +247,24 @@ class DirectorySinkTask(SinkTask):
                 self._take_one_by_one(place, batch)
                 return
         columns, taken = self._pinned, 0
-        files = partition.files
-        if files is not None and files.columns is not columns and files.columns != columns:
-            self._finish(place, partition)
         while taken < batch.count:
-            partition = self._partitions[place]
-            if partition.resumed:
-                return  # another task was first: what it has not written is delivered anew
-            files = partition.files
+            files = self._files(place, partition, batch.offset + taken, columns)
             if files is None:
-                files = self._opened(place, partition, batch.offset + taken, columns)
-            count = min(batch.count - taken, self._most_rows - files.rows)
+                return  # what was not written is delivered anew
+            partition = self._partitions[place]
+            left = batch.count - taken
+            count = (
+                left if partition.refill is not None else min(left, self._most_rows - files.rows)
+            )
             if count > 0:
                 part = batch.part(taken, count)
                 try:
                     files.add_batch(part.values, count)
                 except FullError:
+                    if partition.refill is not None:
+                        raise
                     self._finish(place, partition)
+                    partition = self._partitions[place]
                     continue
                 except DataError as error:
                     at = f"{place[0]}-{place[1]} from offset {part.offset} on"
@@ -235,6 +272,7 @@ class DirectorySinkTask(SinkTask):
                 taken += count
                 partition.next = part.offset + count
             self._rotate(place, partition)
+            partition = self._partitions[place]
 
     def _take_one_by_one(self, place: TopicPartition, batch: SinkBatch) -> None:
         """Take the rows of a batch of which one is refused."""
@@ -272,34 +310,58 @@ class DirectorySinkTask(SinkTask):
         folder: str,
     ) -> bool:
         """Add the row of a record to its file. False: it is delivered anew."""
-        files = partition.files
-        if files is not None and files.columns is not columns and files.columns != columns:
-            self._finish(place, partition)
-        if (partition.files is None or folder not in partition.files) and self._by:
+        if partition.refill is not None:
+            if not partition.refill.wants(record, folder):
+                return True
+        elif self._by and (partition.files is None or folder not in partition.files):
             self._make_room()
-        if self._partitions[place] is not partition:
-            return False
-        files = partition.files
+            if self._partitions[place] is not partition:
+                return False
+        files = self._files(place, partition, record.offset, columns)
         if files is None:
-            files = self._opened(place, partition, record.offset, columns)
+            return False
         files.add(folder, row, record)
         return True
+
+    def _files(
+        self, place: TopicPartition, partition: _Partition, offset: int, columns: Schema
+    ) -> StagedFiles | None:
+        """Files with such columns for the record at `offset`, which may be new ones. None: the
+        record is delivered anew."""
+        files = partition.files
+        if files is not None and files.columns is not columns and files.columns != columns:
+            if partition.refill is not None:
+                self._fill_again(place, partition, partition.refill)
+            else:
+                self._finish(place, partition)
+        if self._partitions[place] is not partition or partition.resumed:
+            return None
+        if partition.files is None:
+            if not self._is_there(place, partition):
+                return None
+            partition.files = self._opened(place, partition, offset, columns)
+        return partition.files
 
     def _opened(
         self, place: TopicPartition, partition: _Partition, offset: int, columns: Schema
     ) -> StagedFiles:
         start = offset if partition.committed is None else partition.committed
-        partition.files = StagedFiles(
+        if partition.refill is not None:
+            start = partition.refill.entry.start
+        return StagedFiles(
             *(start, time.monotonic(), columns),
             partial(self._manifest.stage, place, start),
             self._open_file,
             partial(refuse, self.context),
         )
-        return partition.files
 
     def _make_room(self) -> None:
         """For one more file."""
-        groups = {p: one.files for p, one in self._partitions.items() if one.files is not None}
+        groups = {
+            place: one.files
+            for place, one in self._partitions.items()
+            if one.files is not None and one.refill is None
+        }
         if sum(map(len, groups.values())) >= self._open_max:
             place = max(groups, key=lambda one: len(groups[one]))
             self._finish(place, self._partitions[place])
@@ -359,7 +421,7 @@ class DirectorySinkTask(SinkTask):
 
     def _rotate(self, place: TopicPartition, partition: _Partition) -> None:
         files = partition.files
-        if files is None:
+        if files is None or partition.refill is not None:
             return
         due = time.monotonic() - files.since >= self._interval
         if due or files.is_full(self._most_rows, self._most_bytes):
@@ -369,13 +431,14 @@ class DirectorySinkTask(SinkTask):
     def _finish(self, place: TopicPartition, partition: _Partition) -> None:
         """Commit the partition's files. Another task that was first has written its records."""
         files = partition.files
-        if files is None:
+        if files is None or not self._is_there(place, partition):
             return
         files.write()
         partition.files = None
         staged = files.close()
-        if self._manifest.commit(place, files.start, partition.next, files.rows, staged):
-            partition.committed = partition.next
+        entry = self._manifest.commit(place, files.start, partition.next, files.rows, staged)
+        if entry is not None:
+            partition.committed, partition.last = partition.next, entry
         else:
             self.context.log(
                 f"{place[0]}-{place[1]} from offset {files.start} on was written by another task: "
@@ -383,8 +446,41 @@ class DirectorySinkTask(SinkTask):
             )
             self._resume(place, 0)
 
+    def _end_refill(self, place: TopicPartition, partition: _Partition, refill: Refill) -> None:
+        """Publish the files of the entry that is filled, and go on with the next one. They may be
+        without rows: the log has lost its records."""
+        files, entry = partition.files, refill.entry
+        if files is None:
+            columns = LINE if self._format == "jsonl" else self._columns.known() or _ONLY_TEXT
+            files = self._opened(place, partition, entry.start, columns)
+        partition.files, partition.resumed = None, True
+        files.write()
+        files.need(refill.folders)
+        staged = files.close()
+        self._manifest.refill(entry, staged)
+        self.context.log(
+            f"{files.rows} records of {place[0]}-{place[1]} from offset {entry.start} to "
+            f"{entry.end - 1} were written anew; {entry.path} had {entry.rows}"
+        )
+        if refill.go_on():
+            partition.next = -1
+            self.context.offset(*place, refill.entry.start)
+        else:
+            self._resume(place, 0)  # and look whether all are there
+
+    def _fill_again(self, place: TopicPartition, partition: _Partition, refill: Refill) -> None:
+        """Begin an entry anew, since its file must have the columns of all its records."""
+        if partition.files is not None:
+            partition.files.drop()
+        partition.files, partition.next, partition.resumed = None, -1, True
+        self.context.offset(*place, refill.entry.start)
+
     def _ask_to_be_called(self) -> None:
-        since = [one.files.since for one in self._partitions.values() if one.files is not None]
+        since = [
+            one.files.since
+            for one in self._partitions.values()
+            if one.files is not None and one.refill is None
+        ]
         if since:
             left = min(since) + self._interval - time.monotonic()
             self.context.timeout(max(int(left * 1000), 0) + 1)
@@ -397,12 +493,14 @@ class DirectorySinkTask(SinkTask):
         safe: dict[TopicPartition, int] = {}
         for place, offset in offsets.items():
             partition = self._partitions.get(place)
-            if partition is None:
-                continue
+            if partition is None or partition.refill is not None:
+                continue  # what is delivered while files are written anew is committed already
             if self.context.stopping:
                 with naming(self._root):
                     self._finish(place, partition)
                 partition = self._partitions[place]
+            if partition.refill is not None:
+                continue
             if partition.resumed:
                 if partition.committed is not None:
                     safe[place] = partition.committed

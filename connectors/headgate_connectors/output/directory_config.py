@@ -1,6 +1,7 @@
 """Settings of a DirectorySink."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import at_least, non_empty, one_of
@@ -114,12 +115,16 @@ CONFIG = (
         "on.missing.output",
         Type.STRING,
         "fail",
-        one_of("fail", "accept"),
+        one_of("fail", "rewrite", "accept"),
         Importance.LOW,
         "What to do where a committed file, or the whole folder, is gone. Choose 'fail' to fail "
-        "the task, 'accept' to go on without those records.",
+        "the task, 'rewrite' to write what is gone anew from what the log still has, 'accept' to "
+        "go on without those records.",
     )
 )
+
+DIRECTORY: Final = "headgate.directory"
+"""What the connector adds to the configs of its tasks."""
 
 
 def config_faults(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:

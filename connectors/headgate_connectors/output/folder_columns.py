@@ -44,14 +44,18 @@ class SinkColumns:
             DataError: a column has another type than before; names both.
         """
         with self._locked():
-            document = read_json(self._root / _COLUMNS)
-            known = None if document is None else read_schema(document["schema"])
+            known = self.known()
             merged = schema if known is None else merge(known, schema, widens=self._widens)
             if merged != known:
                 _check_spelling(merged)
             if merged != known:
                 self._save(merged)
         return merged
+
+    def known(self) -> Schema | None:
+        """The STRUCT of all columns; None: there is none yet."""
+        document = read_json(self._root / _COLUMNS)
+        return None if document is None else read_schema(document["schema"])
 
     def _save(self, schema: Schema) -> None:
         text = f'{{"schema":{schema_text(schema, DecimalFormat.BASE64, False)}}}\n'

@@ -15,6 +15,10 @@ renames it. Nothing is overwritten. The group's offsets only follow.
 
 With ``partition.by`` an entry has a file in each folder for which there were records: they are
 committed together, and published one after the other.
+
+A published file that was deleted can be written anew, from the records of its entry's offsets: it
+is staged, and linked to the name that the entry says. The entry stays as it is, and of two tasks
+that do so one links its file.
 """
 
 import json
@@ -22,6 +26,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -64,6 +69,18 @@ class Entry:
     def files(self) -> Sequence[tuple[str, str]]:
         """Each file, with the path it was written under."""
         return ((self.file, self.staged), *self.more)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Where a topic-partition goes on."""
+
+    end: int | None
+    """Offset after the last entry; None: there is no entry."""
+    last: Entry | None
+    """The last entry, if its files are there."""
+    gone: Sequence[Entry]
+    """Entries of which a file is gone, by their offsets."""
 
 
 def _names(folder: Path) -> list[str]:
@@ -141,14 +158,14 @@ class SinkManifest:
         except (ValueError, TypeError) as error:
             raise ManifestError(f"{path} is no entry of a file: {error}") from error
 
-    def resume(self, place: TopicPartition) -> tuple[int | None, list[Entry]]:
-        """Where to go on (None: nothing is committed), and the entries whose files are gone.
+    def resume(self, place: TopicPartition) -> Resumed:
+        """Where to go on, and the entries whose files are gone.
 
         Publishes what is committed and not published yet, and drops staged files that can never be
         committed any more: those at whose offset another file was.
         """
         entries = self.entries(place)
-        gone = [entry for entry in entries if self._missing(entry) and not self._publish(entry)]
+        gone = [entry for entry in entries if self.missing(entry) and not self._publish(entry)]
         by_start = {entry.start: {staged for _, staged in entry.files} for entry in entries}
         for name in _names(self._root / STAGING):
             match = _STAGED.fullmatch(name)
@@ -157,7 +174,19 @@ class SinkManifest:
             path = f"{STAGING}/{name}"
             if path not in by_start.get(int(match[3]), (path,)):
                 (self._root / path).unlink(missing_ok=True)
-        return (entries[-1].end if entries else None), gone
+        if not entries:
+            return Resumed(None, None, ())
+        last = entries[-1]
+        return Resumed(last.end, None if gone and gone[-1] == last else last, gone)
+
+    def exists(self) -> bool:
+        return (self._root / STAGING).is_dir()
+
+    def missing(self, entry: Entry) -> list[str]:
+        """Folders, below the root, whose file of the entry is not there."""
+        return [
+            file.rpartition("/")[0] for file, _ in entry.files if not (self._root / file).exists()
+        ]
 
     def stage(self, place: TopicPartition, start: int) -> str:
         """Path of a new file, relative to the folder."""
@@ -166,11 +195,13 @@ class SinkManifest:
 
     def commit(
         self, place: TopicPartition, start: int, end: int, rows: int, staged: Mapping[str, str]
-    ) -> bool:
+    ) -> Entry | None:
         """Commit staged files, whose content is durable: one for each folder below the root, or
         one for the root itself, which is the empty name.
 
-        False: files with the same first offset are committed already; `resume` drops these.
+        Returns:
+            Their entry. None: files with the same first offset are committed already; `resume`
+            drops these.
 
         Raises:
             ManifestError: a file that is none of the sink's stands where one is to be published.
@@ -187,12 +218,24 @@ class SinkManifest:
                     )
         sync_folder(self._root / STAGING)
         if not _create(self._root, entry.path, json.dumps(_plain(entry)).encode()):
-            return False
+            return None
         self._publish(entry)
-        return True
+        return entry
 
-    def _missing(self, entry: Entry) -> bool:
-        return not all((self._root / file).exists() for file, _ in entry.files)
+    def refill(self, entry: Entry, staged: Mapping[str, str]) -> None:
+        """Publish staged files, whose content is durable, in place of those of `entry` that are
+        gone; each by its folder below the root."""
+        finals = {file.rpartition("/")[0]: self._root / file for file, _ in entry.files}
+        for folder, path in staged.items():
+            final = finals[folder]
+            _make_folders(self._root, final.parent)
+            # Where it exists another task was faster, with the same records. Where it is not found
+            # another task has dropped it, and the next `resume` finds it gone again.
+            with suppress(FileExistsError, FileNotFoundError):
+                os.link(self._root / path, final)
+            sync_folder(final.parent)
+            (self._root / path).unlink(missing_ok=True)
+        sync_folder(self._root / STAGING)
 
     def _publish(self, entry: Entry) -> bool:
         """False: a file is not there, nor its staged one."""

@@ -1,6 +1,6 @@
 """The files of a topic-partition that are written together: one for each folder of the sink."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,11 @@ class StagedFiles:
         assert isinstance(file.writer, TableWriter)
         file.writer.write_batch(values)
         file.rows += count
+
+    def need(self, folders: Iterable[str]) -> None:
+        """See that each of them has a file, if only one without rows."""
+        for folder in folders:
+            self._file(folder)
 
     def add(self, folder: str, row: Row, record: SinkRecord) -> None:
         file = self._file(folder)

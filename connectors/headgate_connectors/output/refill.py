@@ -1,0 +1,89 @@
+"""Files of a topic-partition that were deleted, and are written anew from what the log still has.
+
+Each entry that has lost a file is filled by itself: its records are read again, from its first
+offset to its last, and make the files that are gone. Files that are there stay as they are. So a
+record is in one file, whenever the task is killed: the files are there or are found to be gone.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
+from typing import Final
+
+from headgate.connector.api import SinkRecord
+from headgate.ports import TopicPartition
+from headgate_connectors.output.manifest import Entry, ManifestError, SinkManifest
+from headgate_connectors.output.rows import at
+
+WAYS_ON: Final = (
+    "put back what is gone, or set on.missing.output = rewrite to write it anew from what the log "
+    "still has, or on.missing.output = accept to go on without it"
+)
+
+
+def loss_text(root: Path, gone: Sequence[Entry], manifest: SinkManifest) -> str:
+    """Files of `gone` are gone, and how much was in them."""
+    count = sum(len(manifest.missing(entry)) for entry in gone)
+    seen = "1 committed file is" if count == 1 else f"{count:,} committed files are"
+    rows = sum(entry.rows for entry in gone)
+    some = "" if count == sum(len(entry.files) for entry in gone) else "some of "
+    return f"{seen} gone from {root}, with {some}{rows:,} records, such as {gone[0].file}"
+
+
+def empty_text(root: Path, place: TopicPartition, committed: int) -> str:
+    """The group has committed and the folder knows nothing: it was deleted, or is another one. A
+    sink that has passed over nothing but tombstones looks the same."""
+    return (
+        f"{root} has no file of {place[0]}-{place[1]}, but the sink has committed its records up "
+        f"to offset {committed}"
+    )
+
+
+class Refill:
+    """Entries to fill, at least one, by their offsets."""
+
+    def __init__(self, manifest: SinkManifest, entries: Iterable[Entry], ending: str) -> None:
+        """
+        Raises:
+            ManifestError: a file was of another format than the sink writes now.
+        """
+        self._manifest = manifest
+        self._entries = deque(entries)
+        for entry in self._entries:
+            if PurePath(entry.file).suffix != f".{ending}":
+                raise ManifestError(
+                    f"{entry.file} is gone and cannot be written anew by a sink that writes "
+                    f".{ending} files: put it back, set format as it was, or set "
+                    "on.missing.output = accept to go on without its records"
+                )
+        self._begin()
+
+    def _begin(self) -> None:
+        self.entry = self._entries.popleft()
+        """The entry that is filled now."""
+        self.folders = frozenset(self._manifest.missing(self.entry))
+        """Folders, below the root, in which a file of it is missing."""
+
+    def go_on(self) -> bool:
+        """Take the next entry. False: there is none."""
+        if not self._entries:
+            return False
+        self._begin()
+        return True
+
+    def wants(self, record: SinkRecord, folder: str) -> bool:
+        """Whether a record of the entry is of a file that is missing.
+
+        Raises:
+            ManifestError: the entry has no file in its folder.
+        """
+        if folder in self.folders:
+            return True
+        if any(file.rpartition("/")[0] == folder for file, _ in self.entry.files):
+            return False
+        raise ManifestError(
+            f"{at(record)} is of folder {folder or '.'}, in which {self.entry.path} has no file: "
+            "the sink's transforms or its converter were changed, so its files cannot be written "
+            "anew. Put them back, undo the change, or set on.missing.output = accept to go on "
+            "without them"
+        )

@@ -1,0 +1,388 @@
+"""DirectorySink whose files were deleted: what it says, and that it writes them anew, each record
+once, whenever it is killed."""
+
+import csv
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.depth import tries
+from support.task.body_bench import BodyBench
+from support.task.sink_records import committed
+
+from headgate.connector import Schema
+from headgate.connector import schema as s
+from headgate.connector.api import SinkRecord
+from headgate.ports import LogBatch
+from headgate.task.messages import TaskKind, TaskOutcome
+from headgate.testing import FakeSinkContext
+from headgate_arrow import arrow_types, rows
+from headgate_connectors.directory_sink import DirectorySinkTask
+from headgate_connectors.output.manifest import ManifestError
+from headgate_embedded import open_transport, transport_settings
+
+ROW = s.struct({"n": s.INT64, "city": s.STRING})
+PLACE = ("t", 0)
+
+
+def task(folder: Path, by_group: int = 0, **settings: Any) -> DirectorySinkTask:
+    made = DirectorySinkTask()
+    made.context = FakeSinkContext(committed={PLACE: by_group} if by_group else None, reports=False)
+    config = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    base = {"name": "sink", "path": str(folder), "rotate.interval.ms": "600000"}
+    made.start({**base, "rotate.records": "4", **config})
+    made.open([PLACE])
+    return made
+
+
+def context(subject: DirectorySinkTask) -> FakeSinkContext:
+    assert isinstance(subject.context, FakeSinkContext)
+    return subject.context
+
+
+def record(n: int, schema: Schema = ROW) -> SinkRecord:
+    value = {field.name: f"c{n % 3}" if field.name == "city" else n for field in schema.fields}
+    return SinkRecord("t", 0, n, None, value, (), 0, None, schema)
+
+
+class Log:
+    """Delivers records `first` to before `end`, from wherever the task asks."""
+
+    def __init__(self, first: int, end: int, chance: random.Random | None = None) -> None:
+        self.first, self.end = first, end
+        self._chance = chance or random.Random(0)
+        self.make: Callable[[int], SinkRecord] = record
+
+    def deliver(self, subject: DirectorySinkTask, stops: bool = True) -> None:
+        seeks = context(subject).seeks
+        at = self.first
+        while True:
+            at = max(seeks.pop(PLACE, at), self.first)
+            if at >= self.end:
+                break
+            end = min(at + self._chance.randint(1, 5), self.end)
+            subject.put([self.make(n) for n in range(at, end)])
+            at = end
+        if stops:
+            context(subject).stopping = True
+            subject.pre_commit({PLACE: self.end})
+            assert not seeks
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("t-0-*.*") if "_headgate" not in p.parts)
+
+
+def numbers(folder: Path) -> list[int]:
+    found: list[int] = []
+    for path in files(folder):
+        if path.suffix == ".parquet":
+            found += pq.read_table(path, partitioning=None)["n"].to_pylist()
+        elif path.suffix == ".arrow":
+            found += pa.ipc.open_file(path).read_all()["n"].to_pylist()
+        elif path.suffix == ".csv":
+            found += [int(row["n"]) for row in csv.DictReader(path.open())]
+        else:
+            found += [json.loads(line)["n"] for line in path.read_text().splitlines()]
+    return sorted(found)
+
+
+def write(folder: Path, count: int, **settings: Any) -> None:
+    Log(0, count).deliver(task(folder, **settings))
+    assert numbers(folder) == list(range(count))
+
+
+# -- at the start --
+
+
+def test_what_is_gone_and_both_ways_on_are_told(tmp_path: Path) -> None:
+    write(tmp_path, 20)
+    gone = files(tmp_path)[1:3]
+    for path in gone:
+        path.unlink()
+    with pytest.raises(ManifestError) as told:
+        task(tmp_path)
+    text = str(told.value)
+    assert f"2 committed files are gone from {tmp_path}, with" in text
+    assert "on.missing.output = rewrite" in text and "on.missing.output = accept" in text
+
+
+@pytest.mark.parametrize("by", ["", "city"])
+@pytest.mark.parametrize("format", ["parquet", "arrow", "csv", "jsonl"])
+def test_deleted_files_are_written_anew_and_the_others_stay(
+    tmp_path: Path, format: str, by: str
+) -> None:
+    settings = {"format": format, "partition_by": by, "partition_keep_columns": "true"}
+    write(tmp_path, 30, **settings)
+    before = {path: path.read_bytes() for path in files(tmp_path)}
+    kept = files(tmp_path)[::2]
+    for path in set(before) - set(kept):
+        path.unlink()
+    times = [path.stat().st_mtime_ns for path in kept]
+    Log(0, 34).deliver(task(tmp_path, on_missing_output="rewrite", **settings))
+    assert numbers(tmp_path) == list(range(34))
+    assert [path.stat().st_mtime_ns for path in kept] == times
+    if format != "parquet":
+        assert {path: path.read_bytes() for path in before} == before
+    task(tmp_path, **settings)  # nothing is missing any more
+    assert not list((tmp_path / "_headgate" / "staging").iterdir())
+
+
+def test_no_offset_is_committed_while_files_are_written_anew(tmp_path: Path) -> None:
+    """They are before the group's offset, which would go back and forth."""
+    write(tmp_path, 20)
+    files(tmp_path)[0].unlink()
+    subject = task(tmp_path, on_missing_output="rewrite")
+    assert context(subject).seeks == {PLACE: 0}
+    subject.put([record(0)])
+    assert subject.pre_commit({PLACE: 1}) == {}
+    context(subject).stopping = True
+    assert subject.pre_commit({PLACE: 1}) == {}
+
+
+def test_what_the_log_has_no_more_is_told_and_missed_once(tmp_path: Path) -> None:
+    """The file is there again, without those rows: so that the next start misses nothing."""
+    write(tmp_path, 20, rotate_records=5)
+    for path in files(tmp_path)[:3]:
+        path.unlink()
+    log = Log(8, 24)
+    subject = task(tmp_path, on_missing_output="rewrite")
+    log.deliver(subject)
+    found = numbers(tmp_path)
+    assert found == [n for n in range(24) if n >= 8]
+    told = [one for one in context(subject).logged if "written anew;" in one]
+    assert told[0].startswith("0 records of t-0 from offset 0 to")
+    assert sum(int(one.split()[0]) for one in told) < sum(int(one.split()[-1]) for one in told)
+    task(tmp_path)
+    for path in files(tmp_path):
+        pq.read_table(path)
+
+
+def test_a_column_that_came_in_the_middle_of_a_file_is_in_all_its_rows(tmp_path: Path) -> None:
+    """Its connector's schemas were others then, so that the file has more columns now."""
+    write(tmp_path, 8, rotate_records=8)
+    files(tmp_path)[0].unlink()
+    more = s.struct({"n": s.INT64, "city": s.STRING, "more": s.INT64})
+    log = Log(0, 8)
+    log.make = lambda n: record(n, more if n > 4 else ROW)
+    log.deliver(task(tmp_path, on_missing_output="rewrite", rotate_records=8))
+    (path,) = files(tmp_path)
+    assert pq.read_table(path)["more"].to_pylist() == [None] * 5 + [5, 6, 7]
+
+
+def test_a_folder_that_is_gone_is_written_anew(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write(out, 20)
+    shutil.rmtree(out)
+    with pytest.raises(ManifestError, match="offset 20: put back what is gone"):
+        task(out, by_group=20)
+    Log(0, 22).deliver(task(out, by_group=20, on_missing_output="rewrite"))
+    assert numbers(out) == list(range(22))
+
+
+def test_files_of_another_format_are_not_written_anew(tmp_path: Path) -> None:
+    write(tmp_path, 5, format="csv")
+    files(tmp_path)[0].unlink()
+    with pytest.raises(ManifestError, match=r"cannot be written anew by a sink that writes \.parq"):
+        task(tmp_path, on_missing_output="rewrite")
+
+
+def test_a_record_that_is_of_another_folder_now_is_told(tmp_path: Path) -> None:
+    """It would be left out, or be in two files."""
+    write(tmp_path, 5, partition_by="city")
+    shutil.rmtree(tmp_path / "city=c0")
+    log = Log(0, 5)
+    log.make = lambda n: SinkRecord("t", 0, n, None, {"n": n, "city": "other"}, (), 0, None, ROW)
+    with pytest.raises(ManifestError, match="offset 0 is of folder city=other, in which"):
+        log.deliver(task(tmp_path, on_missing_output="rewrite", partition_by="city"))
+
+
+def test_a_task_whose_staged_files_were_dropped_fills_anew(tmp_path: Path) -> None:
+    write(tmp_path, 12)
+    for path in files(tmp_path)[:2]:
+        path.unlink()
+    subject = task(tmp_path, on_missing_output="rewrite")
+    subject.put([record(0), record(1)])
+    task(tmp_path, on_missing_output="rewrite")  # drops what is staged at that offset
+    assert not list((tmp_path / "_headgate" / "staging").iterdir())
+    Log(0, 12).deliver(subject)
+    assert numbers(tmp_path) == list(range(12))
+
+
+def test_of_two_tasks_that_fill_a_file_one_does(tmp_path: Path) -> None:
+    write(tmp_path, 12)
+    files(tmp_path)[0].unlink()
+    one, other = (task(tmp_path, on_missing_output="rewrite") for _ in range(2))
+    log = Log(0, 12)
+    log.deliver(other)
+    seen = files(tmp_path)[0].stat()
+    log.deliver(one)
+    assert numbers(tmp_path) == list(range(12))
+    assert files(tmp_path)[0].stat().st_ino == seen.st_ino
+
+
+# -- while it runs --
+
+
+def half_way(folder: Path, **settings: Any) -> DirectorySinkTask:
+    subject = task(folder, **settings)
+    Log(0, 10).deliver(subject, stops=False)
+    return subject
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_files_that_go_while_it_runs_are_told(tmp_path: Path, whole: bool) -> None:
+    out = tmp_path / "out"
+    subject = half_way(out)
+    if whole:
+        shutil.rmtree(out)
+    else:
+        for path in files(out):
+            path.unlink()
+    seen = "committed its records up to" if whole else "committed files are gone from"
+    with pytest.raises(ManifestError, match=f"{seen}.*on.missing.output = rewrite"):
+        Log(10, 20).deliver(subject)
+    assert not files(out)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_files_that_go_while_it_runs_are_written_anew(tmp_path: Path, whole: bool) -> None:
+    out = tmp_path / "out"
+    subject = half_way(out, on_missing_output="rewrite")
+    if whole:
+        shutil.rmtree(out)
+    else:
+        for path in files(out):
+            path.unlink()
+    log = Log(10, 20)
+    subject.put([record(n) for n in range(10, 14)])
+    log.first = 0
+    log.deliver(subject)
+    assert numbers(out) == list(range(20))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_files_that_go_while_it_runs_are_accepted(tmp_path: Path, whole: bool) -> None:
+    """What was in no committed file yet is read again."""
+    out = tmp_path / "out"
+    subject = half_way(out, on_missing_output="accept")
+    kept = numbers(out)
+    if whole:
+        shutil.rmtree(out)
+    else:
+        for path in files(out):
+            path.unlink()
+    subject.put([record(n) for n in range(10, 14)])
+    assert context(subject).seeks == {PLACE: kept[-1] + 1}
+    Log(0, 20).deliver(subject)
+    assert numbers(out) == list(range(kept[-1] + 1, 20))
+
+
+# -- kills --
+
+
+class Killed(BaseException):
+    pass
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """End the task at the step-th call that changes the folder."""
+    left = [step]
+
+    def wrap(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+            return real(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(os, "link", wrap(os.link))
+    monkeypatch.setattr(os, "fsync", wrap(os.fsync))
+    for name in ("rename", "mkdir", "unlink"):
+        monkeypatch.setattr(Path, name, wrap(getattr(Path, name)))
+
+
+SHAPES: Sequence[dict[str, str]] = [
+    {"format": "parquet"},
+    {"format": "csv", "partition.by": "city", "partition.keep.columns": "true"},
+    {"format": "jsonl"},
+]
+
+
+@pytest.mark.parametrize("seed", range(tries(9, 200)))
+def test_killed_at_any_step_of_a_rewrite_each_record_is_there_once(
+    tmp_path: Path, seed: int
+) -> None:
+    """Files, or the whole folder, are deleted again and again."""
+    chance = random.Random(seed)
+    out, shape = tmp_path / "out", SHAPES[seed % len(SHAPES)]
+    log, kills = Log(0, 40, chance), 0
+    for life in range(30):
+        if out.exists() and chance.random() < 0.1:
+            shutil.rmtree(out)
+        for path in files(out):
+            if chance.random() < 0.2:
+                path.unlink()
+        with pytest.MonkeyPatch.context() as patch:
+            if life < 29:
+                kill_at(patch, chance.randint(3, 80))
+            try:
+                settings = {**shape, "on.missing.output": "rewrite"}
+                log.deliver(task(out, by_group=40 if life else 0, **settings))
+            except Killed:
+                kills += 1
+    assert numbers(out) == list(range(40))
+    assert kills > 3
+    task(out, by_group=40, **shape)
+
+
+# -- in batches, on the embedded log --
+
+
+def fill(folder: Path, start: int, end: int) -> None:
+    table = pa.table({"n": pa.array(range(start, end), pa.int64())})
+    columns = arrow_types.struct_schema(table.schema)
+    values = rows.record_batch(table.cast(arrow_types.arrow_schema(columns)))
+    batch = LogBatch(
+        *("t", 0, table.num_rows, None, (), 5),
+        *(rows.schema_bytes(columns), rows.to_bytes(values)),
+    )
+    with closing(open_transport(transport_settings(folder))) as transport:
+        transport.record_log.create_topic("t", 1)
+        producer = transport.record_log.producer("test", None, None)
+        producer.send_batch(batch)
+        producer.acks()
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_deleted_files_are_written_anew_from_batches(tmp_path: Path, format: str) -> None:
+    out = tmp_path / "out"
+    config = {"topics": "t", "value.converter": "TypedConverter", "name": "sink", "format": format}
+    config |= {"path": str(out), "rotate.records": "7", "rotate.interval.ms": "100"}
+
+    def run(end: int, **more: str) -> BodyBench:
+        given = {**config, **more}
+        subject = BodyBench(tmp_path, DirectorySinkTask, given, kind=TaskKind.SINK).start()
+        subject.until(lambda: committed(tmp_path).get(PLACE) == end)
+        return subject
+
+    fill(tmp_path, 0, 30)
+    fill(tmp_path, 30, 40)
+    assert run(40).stop().outcome is TaskOutcome.STOPPED
+    assert numbers(out) == list(range(40))
+    for path in files(out)[1:4]:
+        path.unlink()
+    fill(tmp_path, 40, 50)
+    subject = run(50, **{"on.missing.output": "rewrite"})
+    assert subject.stop().outcome is TaskOutcome.STOPPED
+    assert numbers(out) == list(range(50))
