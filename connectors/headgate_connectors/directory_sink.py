@@ -165,6 +165,7 @@ class DirectorySinkTask(SinkTask):
             if self._on_missing == "fail":
                 self._tell(empty_text(self._root, place, by_group))
             self._open_folder()
+            self._given = None  # the folder has no columns: those of the next record are pinned
         self._resume(place, by_group)
         return False
 

@@ -26,6 +26,7 @@ from headgate.task.messages import TaskKind, TaskOutcome
 from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types, rows
 from headgate_connectors.directory_sink import DirectorySinkTask
+from headgate_connectors.output.folder_columns import SinkColumns
 from headgate_connectors.output.manifest import ManifestError
 from headgate_embedded import open_transport, transport_settings
 
@@ -267,6 +268,7 @@ def test_files_that_go_while_it_runs_are_written_anew(tmp_path: Path, whole: boo
     log.first = 0
     log.deliver(subject)
     assert numbers(out) == list(range(20))
+    assert SinkColumns(out).known() == ROW  # so that later files have the same types
 
 
 @pytest.mark.parametrize("whole", [False, True])
