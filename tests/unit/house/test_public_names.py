@@ -4,7 +4,7 @@ import importlib
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import metadata, version
 from pathlib import Path
 
 import pytest
@@ -114,3 +114,11 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert headgate.__version__ == version("headgate")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert "version" in project["dynamic"]
+
+
+def test_the_distribution_says_whose_it_is() -> None:
+    found = metadata("headgate")
+    named = {address.partition(",")[0] for address in found.get_all("Project-URL") or ()}
+    assert {"Homepage", "Documentation", "Changelog"} <= named
+    assert found["Author"] == "The Headgate authors"
+    assert found["License-Expression"] or found["License"]
