@@ -21,7 +21,7 @@ import threading
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import islice
@@ -253,11 +253,10 @@ def report_typed(table: pa.Table, watch: Watch, code: int, seconds: float) -> in
         if name not in found.column_names or found.schema.field(name).type != kind
     ]
     equal = not wrong and found.sort_by(ROW).equals(table)
-    kinds = Counter(str(kind) for kind in table.schema.types)
     lines = {
         "records in": f"{table.num_rows:,}",
         "records out": f"{found.num_rows:,}",
-        "types": ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())),
+        "types": types_of(files),
         "altered": ", ".join(wrong) or ("none: equal by type and value" if equal else "values"),
         "rows/s": watch.rate(),
         "seconds": f"{seconds:.1f}, start and end included",
@@ -287,6 +286,7 @@ def report(rows: list[Flight], killer: Killer, code: int, seconds: float) -> int
     lines = {
         "records in": f"{len(rows):,}",
         "records out": f"{len(arrived):,}",
+        "types": f"{types_of(table_files())}: no types are declared for the CSV and JSON Lines",
         "lost": f"{lost:,}",
         "doubled": f"{doubled:,}",
         "altered": f"{altered:,}",
@@ -305,11 +305,25 @@ def report(rows: list[Flight], killer: Killer, code: int, seconds: float) -> int
     return 0 if sound else 1
 
 
+def types_of(files: Iterable[Path]) -> str:
+    """How many columns of each type the files have together."""
+    columns = {(field.name, str(field.type)) for path in files for field in pq.read_schema(path)}
+    kinds = Counter(kind for _, kind in columns)
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
+
+
+def table_files() -> list[Path]:
+    """Files of the table; what lies in folders beginning with _ is the sink's own."""
+    return [
+        path
+        for path in sorted(OUT.rglob("*.parquet"))
+        if not any(part.startswith(("_", ".")) for part in path.relative_to(OUT).parts)
+    ]
+
+
 def table_rows() -> Iterator[Mapping[str, object]]:
-    """Rows of the table; what lies in folders beginning with _ is the sink's own."""
-    for path in sorted(OUT.rglob("*.parquet")):
-        if not any(part.startswith(("_", ".")) for part in path.relative_to(OUT).parts):
-            yield from pq.read_table(path).to_pylist()
+    for path in table_files():
+        yield from pq.read_table(path).to_pylist()
 
 
 def same(expected: Flight, row: Mapping[str, object]) -> bool:

@@ -3,6 +3,7 @@
 `make test` gives it every fifth flight, `make test-all` all of them.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -24,4 +25,8 @@ def test_the_demo_ends_exactly_once(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "\ndemo: equal\n" in done.stdout
     assert "none: equal by type and value" in done.stdout
+    first, second = re.findall(r"^  types +(.+)$", done.stdout, re.MULTILINE)
+    assert first == "15 int64, 4 string, 1 timestamp[us, tz=UTC]"
+    assert second.startswith("20 string: ")
+    assert len(re.findall(r"^  rows/s +\d", done.stdout, re.MULTILINE)) == 2
     assert done.stdout.endswith("demo: exactly once\n"), done.stdout
