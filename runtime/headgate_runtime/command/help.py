@@ -65,7 +65,7 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("del", "destroy", "drop", "remove", "rm"), _DELETE),
         **dict.fromkeys(("start", "unpause"), _RESUME),
         **dict.fromkeys(("log", "logs"), f"{_SHOW}; more is in the logs of its workers"),
-        "scale": "headgate connectors edit NAME changes its config, tasks.max included",
+        "scale": "headgate connectors patch NAME tasks.max=4 changes how many tasks it may have",
         "validate": "headgate connectors diff FILE... says what is wrong with configs",
     },
     "context": {
@@ -105,6 +105,7 @@ OPTIONS_MEANT: Final[Mapping[str, str]] = {
 _OPERATED: Final = frozenset({"apply", "connectors", "loggers", "offsets", "status", "tasks"})
 AFTER: Final[Mapping[str, str]] = {
     **dict.fromkeys(("--url", "--server", "-s"), "headgate status --url ADDRESS"),
+    "--context": "headgate status --context NAME",
     **dict.fromkeys(("--output", "-o"), "headgate connectors list -o json"),
 }
 """Options that other tools take before the command."""

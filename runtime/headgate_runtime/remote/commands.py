@@ -164,7 +164,7 @@ def show_offsets(
     found: dict[str, Sequence[Mapping[str, Any]]] = {}
     with remote_at(url) as remote:
         for name in dict.fromkeys(names):
-            with _maybe_deleted("show", name):
+            with _maybe_deleted("show", name), selecting.offering(remote, name):
                 found[name] = (
                     remote.offsets(name)
                     if deleted is None
@@ -222,7 +222,7 @@ def set_offsets(
         changes = _offset_changes(file)
     else:
         changes = [_offset_change(topic, str(partition), str(offset))]
-    with remote_at(url) as remote:
+    with remote_at(url) as remote, selecting.offering(remote, name):
         if dry_run:
             say(show.offset_differences(remote.offset_differences(name, changes)))
         else:
@@ -236,7 +236,7 @@ def reset_offsets(
     """Forget all offsets of stopped connectors, or of deleted ones: they begin from the start."""
 
     def reset(remote: Remote, name: str) -> str:
-        with _maybe_deleted("reset", name):
+        with _maybe_deleted("reset", name), selecting.offering(remote, name):
             if deleted is not None and dry_run:
                 found = remote.deleted_offset_differences(name, deleted)
                 return show.offset_differences(found)

@@ -17,7 +17,7 @@ from headgate.ids import State
 from headgate_runtime.command.help import Guessing, example
 from headgate_runtime.remote import selecting, show
 from headgate_runtime.remote.complete import connector_names
-from headgate_runtime.remote.files import FileName, Files, read
+from headgate_runtime.remote.files import FileName, Files, MoreFiles, read
 from headgate_runtime.remote.options import (
     EXIT_DIFFERS,
     EXIT_USAGE,
@@ -78,7 +78,10 @@ def show_connector(
     """Show connectors: config, states, traces of what has failed. JSON: one object for one name,
     else a list."""
     with remote_at(url) as remote:
-        rows = [remote.row(name) for name in selecting.selected(remote, names, reg_exp=reg_exp)]
+        rows = []
+        for name in selecting.selected(remote, names, reg_exp=reg_exp):
+            with selecting.offering(remote, name):
+                rows.append(remote.row(name))
         if output is Output.JSON:
             one = len(names) == 1 and not reg_exp
             say(show.as_json(show.plain(rows[0]) if one else [show.plain(row) for row in rows]))
@@ -94,9 +97,11 @@ def show_connector(
 
 
 @connectors.command(epilog=example("headgate connectors create orders.json"))
-def create(files: Files, name: FileName = None, url: Url = None) -> None:
+def create(
+    files: Files = None, more: MoreFiles = None, name: FileName = None, url: Url = None
+) -> None:
     """Create connectors from files. One that exists already is refused."""
-    wanted = {each.name: each for each in read(files, name)}
+    wanted = {each.name: each for each in read(files, more, name)}
 
     def made(remote: Remote, name: str) -> str:
         remote.create(name, wanted[name].config, wanted[name].initial_state)
@@ -110,7 +115,8 @@ def create(files: Files, name: FileName = None, url: Url = None) -> None:
     epilog=example("headgate connectors apply orders.json", "headgate connectors apply folder/")
 )
 def apply(
-    files: Files,
+    files: Files = None,
+    more: MoreFiles = None,
     name: FileName = None,
     dry_run: Annotated[
         bool,
@@ -120,7 +126,7 @@ def apply(
 ) -> None:
     """Create connectors from files, or change their configs to what the files say. One that
     somebody else changes meanwhile is refused."""
-    wanted = {each.name: each for each in read(files, name)}
+    wanted = {each.name: each for each in read(files, more, name)}
     with remote_at(url) as remote:
         if dry_run:
             found = _planned(remote, {name: each.config for name, each in wanted.items()})
@@ -146,7 +152,7 @@ def apply(
 def edit(name: Name, url: Url = None) -> None:
     """Change a connector's config in your editor (EDITOR). If somebody else changes it meanwhile,
     nothing is written, and what you wrote is kept in a file."""
-    with remote_at(url) as remote:
+    with remote_at(url) as remote, selecting.offering(remote, name):
         row = remote.row(name)
         before = json.dumps(dict(row.config), indent=2, ensure_ascii=False) + "\n"
         after = _edited(before)
@@ -166,7 +172,8 @@ def edit(name: Name, url: Url = None) -> None:
 
 @connectors.command(epilog=example("headgate connectors diff orders.json"))
 def diff(
-    files: Files,
+    files: Files = None,
+    more: MoreFiles = None,
     prune: Annotated[
         str | None,
         typer.Option(
@@ -180,7 +187,7 @@ def diff(
 ) -> None:
     """Show what would come of apply: changes key by key, faults, and what would move to other
     workers. Nothing is written. Exit code 1: something would change, or has a fault."""
-    wanted = {each.name: each.config for each in read(files)}
+    wanted = {each.name: each.config for each in read(files, more)}
     with remote_at(url) as remote:
         found = _planned(remote, wanted, prune, output)
     if found.rows:
@@ -237,7 +244,8 @@ def wait(
         for at, name in enumerate(dict.fromkeys(names)):
             # Those that come later are looked at once at least.
             left_s = timeout_s if at == 0 else max(until - time.monotonic(), 0.1)
-            row = remote.wait(name, word, left_s)
+            with selecting.offering(remote, name):
+                row = remote.wait(name, word, left_s)
             say(f"{name}: {'deleted' if row is None else show.state(row)}")
 
 

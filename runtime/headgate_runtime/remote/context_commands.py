@@ -54,6 +54,9 @@ def register(app: typer.Typer) -> None:
 @context.command("set", epilog=SET)
 def set_context(
     name: ContextName,
+    address: Annotated[
+        str | None, typer.Argument(metavar="[ADDRESS]", help="The same as --url.")
+    ] = None,
     url: Annotated[
         str | None,
         typer.Option("--url", metavar="ADDRESS", help="As for headgate status."),
@@ -85,6 +88,9 @@ def set_context(
     away. The first context is the current one."""
     if not contexts.is_name(name):
         refuse(f"{name!r} is no name of a context\n  next: use letters, digits, '.', '-' and '_'")
+    if address is not None and url is not None:
+        refuse(f"two addresses are given, {address} and {url}\n  next: give one")
+    url = address if url is None else url
     given = {
         "url": None if url is None else _address(url),
         "ca_file": _file(ca_file),

@@ -13,12 +13,16 @@ ENDINGS: Final = (".json", ".properties")
 INPUT: Final = "standard input"
 
 Files: TypeAlias = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="FILE...",
         help="Connectors: JSON or properties, as for standalone; a folder of .json and .properties "
         "files; - for standard input.",
     ),
+]
+MoreFiles: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("-f", "--file", "--filename", metavar="FILE", help="The same as FILE."),
 ]
 FileName: TypeAlias = Annotated[
     str | None,
@@ -26,8 +30,13 @@ FileName: TypeAlias = Annotated[
 ]
 
 
-def read(files: Sequence[str], name: str | None = None) -> list[Any]:
+def read(
+    given: Sequence[str] | None, more: Sequence[str] | None, name: str | None = None
+) -> list[Any]:
     """The connectors of all files, as `CreateConnector`. Each is named once."""
+    files = [*(given or ()), *(more or ())]
+    if not files:
+        refuse("no file is given\n  next: give files or folders; --help has an example")
     from headgate_runtime.config.connector_files import (
         ConnectorFileError,
         connector_of,

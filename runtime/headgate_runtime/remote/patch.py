@@ -80,9 +80,12 @@ def _changes(
     """New values by key; None: the key is to be removed. A key is named once."""
     changes: dict[str, str | None] = {}
     split = [(pair, *pair.partition("=")) for pair in pairs]
-    for pair, key, sign, _ in split:
+    for at, (pair, key, sign, _) in enumerate(split):
         if not sign or not key:
-            refuse(f"{pair}: expected KEY=VALUE\n  next: --remove KEY removes a key", EXIT_USAGE)
+            after = split[at + 1][0] if at + 1 < len(split) else ""
+            meant = f"did you mean {pair}={after}? " * bool(key and after and "=" not in after)
+            text = f"{pair}: expected KEY=VALUE\n  next: {meant}--remove KEY removes a key"
+            refuse(text, EXIT_USAGE)
     wanted = [(key, value) for _, key, _, value in split]
     for key, value in [*wanted, *((key, None) for key in remove)]:
         if key in changes:

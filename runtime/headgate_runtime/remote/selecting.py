@@ -1,12 +1,14 @@
 """Changes of several connectors, by names or by regular expressions over all names."""
 
+import contextlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import typer
 
+from headgate.connector.nearest import nearest
 from headgate_runtime.remote import show
 from headgate_runtime.remote.options import EXIT_USAGE, complain, refuse, remote_at, say
 from headgate_runtime.remote.remote import LISTED, RefusedError, Remote, RemoteError
@@ -77,7 +79,8 @@ def all_of(
     code = 0
     for at, name in enumerate(names):
         try:
-            word = change(remote, name)
+            with offering(remote, name):
+                word = change(remote, name)
         except RefusedError as error:
             complain(f"{name}: {error}" if name not in str(error) else str(error))
             code = error.exit_code
@@ -91,6 +94,20 @@ def all_of(
             say(f"{name}{between}{word}")
     if code:
         raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def offering(remote: Remote, name: str) -> Iterator[None]:
+    """Where there is no connector of this name, the one that is nearest is offered."""
+    try:
+        yield
+    except RefusedError as error:
+        text, found, listed = str(error).partition("\n  next: " + LISTED)
+        near = nearest(name, [row.name for row in remote.rows()]) if found else None
+        if near is None:
+            raise
+        meant = f"{text}; did you mean {near}?{found}{listed}"
+        raise RefusedError(meant, error.exit_code) from None
 
 
 def confirm(remote: Remote, names: Sequence[str], question: str) -> None:

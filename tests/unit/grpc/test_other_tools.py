@@ -139,7 +139,7 @@ def test_a_folder_and_standard_input_are_applied(address: str, tmp_path: Path) -
     given = json.dumps({"name": "four", **SINK, "tasks.max": "2"})
     assert ok(address, *apply, "-", given=given) == "four changed\n"
     given = f"name=five\n{properties}"
-    assert ok(address, *apply, "-", given=given) == "five created\n"
+    assert ok(address, *apply, "-f", "-", given=given) == "five created\n"
     wrong = json.dumps({"name": "five", **SINK, "tasks.max": "x"})
     done = headgate(address, *apply, "-", "--dry-run", given=wrong)
     assert done.exit_code == 1 and "fault: tasks.max" in done.stdout

@@ -75,6 +75,21 @@ def test_a_name_that_is_not_there_does_not_stop_the_others(served: Served) -> No
     assert "Unknown connector nope" in done.stderr and "payments" not in done.stderr
 
 
+@pytest.mark.parametrize("way", ["grpc", "rest"])
+@pytest.mark.parametrize(
+    "command", ["connectors show", "connectors wait", "connectors pause", "offsets show"]
+)
+def test_a_mistyped_name_is_answered_with_the_nearest(
+    served: Served, command: str, way: str
+) -> None:
+    address = served.address if way == "grpc" else served.rest.url
+    done = RUN.invoke(app, [*command.split(), "paymnets", "--url", address])
+    assert done.exit_code == 1
+    assert "; did you mean payments?\n  next: headgate connectors list" in done.stderr
+    done = RUN.invoke(app, [*command.split(), "zzzzzz", "--url", address])
+    assert done.exit_code == 1 and "did you mean" not in done.stderr
+
+
 def test_what_would_be_deleted_is_shown_and_asked(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

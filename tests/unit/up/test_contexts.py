@@ -68,6 +68,9 @@ def test_contexts_are_set_used_listed_shown_and_deleted(file: Path) -> None:
     assert json.loads(ok("show", "prod", "-o", "json"))["url"] == "grpcs://w:1"
     assert ok("delete", "prod") == "prod deleted; no context is current now\n"
     assert ok("delete", "local") == "local deleted\n"
+    ok("set", "third", HTTP)
+    assert json.loads(ok("show", "third", "-o", "json"))["url"] == HTTP
+    ok("delete", "third")
     assert contexts.read() == Contexts()
 
 
@@ -150,6 +153,7 @@ def test_a_password_is_asked_for_on_a_terminal_only(
         (["a", "--url", "host:8083"], "'host:8083' is no address of a cluster"),
         (["a"], "context a has no address yet\n  next: give --url ADDRESS"),
         (["a", "--url", "http://me:hush@c:1"], "next: give http://c:1 with HEADGATE_USERNAME"),
+        (["a", HTTP, "--url", "http://b:1"], "two addresses are given"),
         (["a", "--url", HTTP, "--ca-file", "none.pem"], "none.pem cannot be read"),
         (["a", "--url", HTTP, "--key-file", __file__], "a key without a certificate"),
         (["a", "--url", HTTP, "--password-stdin"], "a password without a user"),
