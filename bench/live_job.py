@@ -14,7 +14,6 @@ from typing import Self
 from bench.up_job import UpJob
 from headgate.ids import State
 from headgate.topics.status import (
-    StatusEvent,
     StatusView,
     TaskStatusReported,
     decode_status,
@@ -100,24 +99,26 @@ class JobLog:
 
     def owner(self) -> str | None:
         """Name of the worker that runs the source's task."""
-        view = fold_statuses(StatusView(), self._statuses())
+        records, _ = self._reader.status_log.read(0)
+        told = [decode_status(one.key or b"", one.value) for one in records]
+        view = fold_statuses(StatusView(), told)
         for status in view.tasks.get(SOURCE, {}).values():
             if status.state is State.RUNNING:
                 return status.worker_id
         return None
 
-    def runs(self) -> int:
-        """How often the source's task was told to be RUNNING."""
-        return sum(
-            isinstance(told, TaskStatusReported)
-            and told.task.connector == SOURCE
-            and told.status.state is State.RUNNING
-            for told in self._statuses()
-        )
-
-    def _statuses(self) -> list[StatusEvent]:
+    def run(self) -> int | None:
+        """The source's run, as the offset of the status that says its task is RUNNING; None: it is
+        not. Another run has another offset."""
         records, _ = self._reader.status_log.read(0)
-        return [decode_status(one.key or b"", one.value) for one in records]
+        told = [(one.offset, decode_status(one.key or b"", one.value)) for one in records]
+        of_source = [
+            (offset, status.status.state)
+            for offset, status in told
+            if isinstance(status, TaskStatusReported) and status.task.connector == SOURCE
+        ]
+        offset, state = of_source[-1] if of_source else (None, None)
+        return offset if state is State.RUNNING else None
 
 
 def _more(measure: Callable[[], int]) -> float | None:

@@ -94,11 +94,11 @@ def _recovered(log: JobLog, cluster: Standalone, lose: Callable[[str], None]) ->
     homes = [host for pid, host in cluster.bodies().items() if pid in early]
     if not homes:
         return None, None  # nothing goes on since the loss before
-    runs = log.runs()
+    lost = log.run()
     lose(homes[0])
     began = time.perf_counter()
     # Until its process ends, the lost task may still write.
-    if seen(lambda: log.runs() > runs, RUN_LOOK_S) is None:
+    if seen(lambda: log.run() not in (None, lost), RUN_LOOK_S) is None:
         return None, None
     before = log.records()
     source, sink = seen(lambda: log.records() > before), seen(lambda: log.committed() > before)
