@@ -104,3 +104,38 @@ def test_a_record_of_40_mb_arrives_among_small_ones(
     assert [len(text) for text in found] == [len(text) for text in expected]
     assert found == expected
     shutil.rmtree(tmp_path)  # some hundred megabytes
+
+
+LIMIT = '[log]\n"max.message.bytes" = 1000000'
+TOLERANT = '"errors.tolerance" = "all"'
+
+
+@pytest.mark.parametrize("types", ["", '"csv.types" = "text: string"'], ids=["csv", "typed-csv"])
+def test_a_record_over_the_limit_of_the_log_fails_by_name_and_arrives_once_it_may(
+    tmp_path: Path, types: str, ups: list[Up]
+) -> None:
+    up = start(tmp_path, csv_rows, ups, more=LIMIT, types=types, sink="jsonl")
+    assert ended(up) == 1
+    told = up.tail()
+    assert "a record for topic rows has 400000" in told.replace("40000002", "400000")
+    assert "expected at most 1000000" in told
+    assert "a.csv" in told
+    (tmp_path / "pipeline.toml").write_text(
+        (tmp_path / "pipeline.toml").read_text().replace("1000000", "50000000")
+    )
+    again = Up(tmp_path, ("--until-idle",)).start()
+    ups.append(again)
+    assert ended(again) == 0, again.tail()
+    assert [row["text"] for row in written(tmp_path, "jsonl")] == texts()
+
+
+@pytest.mark.parametrize("types", ["", '"csv.types" = "text: string"'], ids=["csv", "typed-csv"])
+def test_a_record_over_the_limit_is_passed_over_where_that_is_chosen(
+    tmp_path: Path, types: str, ups: list[Up]
+) -> None:
+    more = f'"exactly.once.source.support" = "disabled"\n{LIMIT}'
+    up = start(tmp_path, csv_rows, ups, more=more, types=f"{types}\n{TOLERANT}", sink="jsonl")
+    assert ended(up) == 0, up.tail()
+    assert "expected at most 1000000" in up.tail()
+    expected = [text for text in texts() if text != LARGE]
+    assert [row["text"] for row in written(tmp_path, "jsonl")] == expected

@@ -41,7 +41,7 @@ def inferred(
 
 
 def _kind(texts: Sequence[str]) -> str:
-    """Of several that hold the first; of texts alone, or of none, string."""
+    """The first type that holds all texts, and string where none does, or there is no text."""
     if not texts:
         return "string"
     kinds = ["boolean", "int64", "date", "timestamp", "float64"]
