@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headgate.connector.data_error import DataError
 from headgate_arrow import arrow_types
+from headgate_arrow.plain_widening import NotPlainError, plain_widening
 from headgate_arrow.rows import table_of
 from headgate_arrow.widening import LossError, parts_that_hold, widened
 
@@ -27,6 +28,7 @@ class WiderColumns:
         self._wanted = pa.schema([there for _, there in altered])
         self._by_way = arrow_types.carriers(self._given)
         self._wanted_by_way = arrow_types.carriers(self._wanted)
+        self._plain = [(one.name, plain_widening(one.type, there.type)) for one, there in altered]
 
     def __bool__(self) -> bool:
         return len(self._given) > 0
@@ -56,6 +58,8 @@ class WiderColumns:
         """The values of these columns in each row, or why one of them does not hold."""
         if not self or not rows:
             return [{}] * len(rows)
+        if len(rows) == 1 and (one := self._one(rows[0])) is not None:
+            return [one]
         plain = [{name: row.get(name) for name in self._given.names} for row in rows]
         made: dict[int, Any] = {}
 
@@ -73,6 +77,19 @@ class WiderColumns:
                 holds(start, end)
             part = made[start]
             found += [part] if isinstance(part, str) else part
+        return found
+
+    def _one(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The values in one row, if all are plain."""
+        found: dict[str, Any] = {}
+        for name, convert in self._plain:
+            value = row.get(name)
+            if convert is None:
+                return None
+            try:
+                found[name] = None if value is None else convert(value)
+            except NotPlainError:
+                return None
         return found
 
     def _rows(self, plain: list[dict[str, Any]]) -> list[dict[str, Any]]:
