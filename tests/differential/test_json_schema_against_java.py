@@ -23,7 +23,7 @@ from support.registry.memory import MemorySchemas, converter
 
 from headgate.connector.converters import make_converter
 from headgate.connector.data_error import DataError
-from headgate.connector.schema import Schema, SchemaType
+from headgate.connector.schema import DECIMAL, Schema, SchemaType, logical_type
 from local_kafka.jars import FORMATS
 
 HEAD = b"\0\0\0\0\1"
@@ -80,8 +80,8 @@ def broken(schema: Schema, document: Any, chance: random.Random) -> Any:
             ]
     if inner and chance.random() < 0.8:
         return chance.choice(inner)()
-    is_text = schema.type in (SchemaType.STRING, SchemaType.BYTES) and schema.name is None
-    return 7 if schema.type is SchemaType.STRING or is_text else "seven"
+    is_text = schema.type in (SchemaType.STRING, SchemaType.BYTES)
+    return 7 if is_text and logical_type(schema) != DECIMAL else "seven"
 
 
 def test_documents_are_java_s_and_valid_under_the_schema(
