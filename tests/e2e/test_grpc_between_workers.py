@@ -12,6 +12,8 @@ from support.kafka.broker import Found
 from support.kafka.cluster import await_true, create_topic
 from support.kafka.worker import KafkaWorker, kafka_worker
 
+from headgate.herder import messages as m
+from headgate.herder.herder import Herder
 from headgate_grpc.internal.peers import GrpcPeers
 
 pytestmark = pytest.mark.slow
@@ -31,6 +33,21 @@ def by_grpc(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(GrpcPeers, "_ask", noted)
     return called
+
+
+@pytest.fixture
+def passed_on(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Urls of workers to whom herders of this process passed a call, in order."""
+    urls: list[str] = []
+    handle = Herder.handle
+
+    def noted(self: Herder, now_ms: int, command: m.Command) -> list[m.Effect]:
+        effects = handle(self, now_ms, command)
+        urls.extend(each.url for each in effects if isinstance(each, m.CallPeer))
+        return effects
+
+    monkeypatch.setattr(Herder, "handle", noted)
+    return urls
 
 
 @contextlib.contextmanager
@@ -84,20 +101,29 @@ def sink(topic: str) -> dict[str, str]:
 
 def test_a_group_of_ours_calls_by_grpc_alone(
     tmp_path: Path, kafka_broker: Found, kafka_name: str, by_grpc: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    passed_on: list[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
+    """Each call that one of three passes on, to the leader or to an owner, is one by gRPC."""
     create_topic(kafka_broker.address, kafka_name)
-    with group(tmp_path, kafka_broker, kafka_name, INTERNAL, INTERNAL) as (_, follower):
+    with group(tmp_path, kafka_broker, kafka_name, *[INTERNAL] * 3) as (leader, *followers):
         from headgate_rest.peer import PeerClient
 
         by_http: list[str] = []
         monkeypatch.setattr(
             PeerClient, "call", lambda _self, url, *_: by_http.append(url) or pytest.fail(url)
         )
-        before = len(by_grpc)
-        life(follower, sink(kafka_name), "c")
-        assert len(by_grpc) - before >= 6 and not by_http
-        assert len({*by_grpc}) <= 2, "each is called at its own address"
+        by_grpc.clear()
+        passed_on.clear()
+        for number, worker in enumerate((*followers, leader)):
+            life(worker, sink(kafka_name), f"c{number}")
+        await_true(
+            "each is one by gRPC",
+            lambda: len(by_grpc) == len(passed_on),
+            10,
+            lambda: f"{len(passed_on)} passed on, {len(by_grpc)} by gRPC",
+        )
+        assert len(passed_on) >= 12 and not by_http
+        assert len({*by_grpc}) == len({*passed_on}) >= 2, "each is called at its own address"
 
 
 def test_one_without_it_is_called_by_http(

@@ -1,5 +1,5 @@
-"""Etags and config offsets on two real workers, by gRPC and by HTTP: no change is lost, and what
-one worker has acknowledged the other shows."""
+"""Etags and config offsets on three real workers, by gRPC and by HTTP: no change is lost, and what
+one worker has acknowledged the others show."""
 
 import json
 import threading
@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 from click.testing import Result
@@ -28,33 +29,61 @@ SECONDS = {"heartbeat.interval.ms": "500", "scheduled.rebalance.max.delay.ms": "
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Served]]:
-    """The leader, and another worker of its group."""
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, ...]]:
+    """The leader, and two other workers of its group."""
     folder = tmp_path_factory.mktemp("etags")
     with ExitStack() as stack:
-        first = stack.enter_context(grpc_worker(folder, SECONDS))
-        second = stack.enter_context(grpc_worker(folder, SECONDS))
-        wait_until(lambda: second.worker.herder.view().leader != "", 20)
-        wait_until(lambda: all(each.worker.herder.view().settled for each in (first, second)), 20)
-        leads = [each for each in (first, second) if each.worker.herder.leads]
-        yield (leads[0], second if leads[0] is first else first)
+        workers = [stack.enter_context(grpc_worker(folder, SECONDS)) for _ in range(3)]
+        wait_until(lambda: all(each.worker.herder.view().leader != "" for each in workers), 20)
+        wait_until(lambda: all(each.worker.herder.view().settled for each in workers), 20)
+        yield tuple(sorted(workers, key=lambda each: not each.worker.herder.leads))
+
+
+@pytest.fixture(scope="module")
+def two(three: tuple[Served, ...]) -> tuple[Served, Served]:
+    return three[0], three[1]
 
 
 def refused(error: HeadgateError) -> bool:
     return (error.code, error.reason) == ("ABORTED", "ETAG_MISMATCH")
 
 
-def test_what_is_written_through_one_is_read_through_the_other(two: tuple[Served, Served]) -> None:
-    leader, other = two
+def test_what_is_written_through_one_is_read_through_each_other(three: tuple[Served, ...]) -> None:
+    """Configs as a whole and by keys, target states, and deletions."""
+    written = SINK
     for number in range(tries(40, 1_000)):
-        writer, reader = (leader, other) if number % 2 else (other, leader)
-        done = writer.client.put_config("own", {**SINK, "number": str(number)})
-        answer = reader.client.connectors.GetConnector(
-            pb.GetConnectorRequest(name="own", min_config_offset=done.config_offset), timeout=20
-        )
-        assert answer.connector.config["number"] == str(number)
-        assert answer.config_offset >= done.config_offset
-        assert answer.connector.etag == done.connector.etag == str(done.config_offset)
+        writer = three[number % 3]
+        config, target = {**SINK, "number": str(number)}, connector_pb2.TARGET_STATE_PAUSED
+        if number % 4 == 0:
+            offset = writer.client.put_config("own", config).config_offset
+            writer.client.pause("own")
+        elif number % 4 == 1:
+            offset = int(writer.client.patch_config("own", {"number": str(number)}).etag)
+        elif number % 4 == 2:
+            config, target = written, connector_pb2.TARGET_STATE_STOPPED
+            offset = writer.client.stop("own").config_offset
+        else:
+            offset = writer.client.delete("own").config_offset
+        written = config
+        for reader in three:
+            if reader is writer:
+                continue
+            request = pb.GetConnectorRequest(name="own", min_config_offset=offset)
+            if number % 4 == 3:
+                with pytest.raises(grpc.RpcError) as caught:
+                    reader.client.connectors.GetConnector(request, timeout=20)
+                assert HeadgateError.of(caught.value).code == "NOT_FOUND", number
+                continue
+            answer = reader.client.connectors.GetConnector(request, timeout=20)
+            assert answer.config_offset >= offset
+            shown = answer.connector
+            assert dict(shown.config) == {**config, "name": "own"}, number
+            if number % 4 > 0:
+                assert (shown.etag, shown.target_state) == (str(offset), target), number
+
+
+def test_a_list_and_a_wait_show_what_was_written_before(two: tuple[Served, Served]) -> None:
+    leader, other = two
     changed = leader.client.put_config("own", {**SINK, "number": "last"})
     assert other.client.wait("own").config["number"] == "last", changed
     paused = other.client.pause("own")
@@ -83,7 +112,7 @@ def test_no_change_is_lost_among_four_who_count(two: tuple[Served, Served]) -> N
     """Each reads, adds one and writes with the etag that it read, until that succeeds."""
     leader, other = two
     made = leader.client.put_config("count", {**SINK, "n": "0"})
-    each_adds, mismatches = tries(25, 500), []
+    each_adds, mismatches = tries(25, 1_000), []
 
     def by_grpc(served: Served) -> None:
         for _ in range(each_adds):
