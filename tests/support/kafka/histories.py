@@ -8,31 +8,26 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import count
 from typing import Any
 
 import httpx
 from support.kafka.cluster import KeptWorker
+from support.kafka.other_calls import UNKNOWN_REASONS, Asked, OtherCalls, Told, told_by
 
 from headgate.topics.config_events import ConfigEvent, ConnectorConfigured, ConnectorRemoved
 from headgate_grpc.client import Client, HeadgateError
 from headgate_grpc.v1 import connector_pb2
 
 CALL_S = 15.0
+KINDS = 18
+"""Of calls: 10 that change and read configs, 8 of `OtherCalls`."""
 SINK = {"connector.class": "FileStreamSink", "file": "/dev/null", "topics": "t"}
 STOPPED = connector_pb2.TARGET_STATE_STOPPED
 SHARED = "shared"
-UNKNOWN_REASONS = ("", "OUTCOME_UNKNOWN", "INTERNAL")
 NUMBERS = count(1)
-
-
-class Told(StrEnum):
-    DONE = "done"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +61,18 @@ class Caller:
     """One user, who makes one call after the other about connectors of their own, and adds one to a
     number that all share."""
 
-    def __init__(self, number: int, workers: Sequence[KeptWorker], seed: int) -> None:
+    def __init__(
+        self, number: int, workers: Sequence[KeptWorker], seed: int, config: Mapping[str, str]
+    ) -> None:
+        """`config`: of the caller's own connectors, a FileStreamSource that finds no records."""
         self._names = [f"c{number}-{n}" for n in range(3)]
         self._chance = random.Random(f"{seed} {number}")
         self._places = [Place.of(worker) for worker in workers]
         self._offsets = dict[str, tuple[int, int | None]]()
         """Config offset and number of the last change of a name, while nothing else is open."""
         self.changes: list[Change] = []
+        self._config = config
+        self.other = OtherCalls(config["file"])
         self.added: list[tuple[int, Told]] = []
         """What the shared number was to become."""
         self.calls = Counter[str]()
@@ -85,7 +85,7 @@ class Caller:
     def call(self) -> None:
         """One call, or a read and a change of the shared number."""
         place, begun = self._chance.choice(self._places), time.monotonic()
-        name, kind = self._chance.choice(self._names), self._chance.randrange(10)
+        name, kind = self._chance.choice(self._names), self._chance.randrange(KINDS)
         by_grpc = self._chance.random() < 0.5
         self.calls["grpc" if by_grpc else "rest"] += 1
         if kind < 6:
@@ -95,8 +95,11 @@ class Caller:
         elif kind == 7:
             with contextlib.suppress(HeadgateError, httpx.TransportError):
                 _ = list(place.grpc.list()) if by_grpc else place.http.get("/connectors")
-        else:
+        elif kind < 10:
             self._add(place, by_grpc=by_grpc)
+        else:
+            told = self.other.ask(place.http, place.grpc, name, kind - 10, by_grpc=by_grpc)
+            self.calls[told] += 1
         self.longest_s = max(self.longest_s, time.monotonic() - begun)
 
     def _change(self, place: Place, name: str, *, by_grpc: bool, kind: int) -> None:
@@ -105,6 +108,10 @@ class Caller:
         told, offset = ask(place, name, number, kind)
         self.calls[told] += 1
         self.changes.append(Change(name, number, told))
+        if kind == 5:
+            self.other.target_states.append(Asked(name, None, told))
+        elif kind < 2:
+            self.other.target_states.append(Asked(name, "STOPPED", told))
         if told is Told.DONE and offset:
             self._offsets[name] = (offset, number)
         elif told is not Told.REFUSED:
@@ -113,7 +120,7 @@ class Caller:
     def _ask_grpc(
         self, place: Place, name: str, number: int | None, kind: int
     ) -> tuple[Told, int | None]:
-        config = {**SINK, "number": str(number)}
+        config = {**self._config, "number": str(number)}
         client: Any = place.grpc
         try:
             if kind == 5:
@@ -134,7 +141,7 @@ class Caller:
     def _ask_rest(
         self, place: Place, name: str, number: int | None, kind: int
     ) -> tuple[Told, int | None]:
-        config, path = {**SINK, "number": str(number)}, f"/connectors/{name}"
+        config, path = {**self._config, "number": str(number)}, f"/connectors/{name}"
         body: Any = {"name": name, "config": config, "initial_state": "STOPPED"}
         try:
             if kind == 5:
@@ -150,7 +157,7 @@ class Caller:
         except httpx.TransportError:
             return Told.UNKNOWN, None
         offset = answer.headers.get("Headgate-Config-Offset")
-        return _told(answer), int(offset) if offset and number else None
+        return told_by(answer), int(offset) if offset and number else None
 
     def _read_back(self, client: Client, name: str) -> None:
         """Whoever has read so far shows what was acknowledged."""
@@ -180,7 +187,7 @@ class Caller:
             else:
                 etag = {"If-Match": f'"{found.etag}"'}
                 path = f"/connectors/{SHARED}/config"
-                told = _told(place.http.put(path, json=config, headers=etag))
+                told = told_by(place.http.put(path, json=config, headers=etag))
         except HeadgateError as error:
             told = Told.UNKNOWN if error.reason in UNKNOWN_REASONS else Told.REFUSED
         except httpx.ConnectError:
@@ -191,18 +198,19 @@ class Caller:
         self.added.append((number, told))
 
 
-def _told(answer: httpx.Response) -> Told:
-    if answer.is_success:
-        return Told.DONE
-    return Told.UNKNOWN if answer.status_code == 500 else Told.REFUSED
-
-
 # -- what the topic says --
 
 
-def check(callers: Iterable[Caller], events: Sequence[ConfigEvent]) -> None:
+def check(
+    callers: Iterable[Caller], events: Sequence[ConfigEvent], offsets: Sequence[tuple[str, Any]]
+) -> None:
     """Raises AssertionError: something acknowledged is lost, something was done twice, or something
-    was refused and done."""
+    was refused and done.
+
+    Args:
+        events: all that the config topic says.
+        offsets: connector and position, None for a reset, of all that the offsets topic says.
+    """
     made: dict[str, list[int | None]] = {}
     for event in events:
         if isinstance(event, ConnectorConfigured) and event.changed is None:
@@ -219,6 +227,7 @@ def check(callers: Iterable[Caller], events: Sequence[ConfigEvent]) -> None:
     for caller in callers:
         for name in {change.name for change in caller.changes}:
             _check_name([each for each in caller.changes if each.name == name], made.get(name, []))
+        caller.other.check(events, offsets)
 
 
 def _check_name(asked: list[Change], made: list[int | None]) -> None:
