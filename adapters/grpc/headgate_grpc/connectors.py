@@ -1,7 +1,7 @@
 """The methods of ``headgate.v1.ConnectorService``."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from headgate.herder import messages as m
@@ -85,15 +85,14 @@ class ConnectorService:
             connector=messages.connector(found["row"]), config_offset=found["config_offset"]
         )
 
-    async def watch_connectors(
+    def watch_connectors(
         self, request: pb.WatchConnectorsRequest, asked: Asked
-    ) -> AsyncIterator[pb.WatchConnectorsResponse]:
+    ) -> AsyncGenerator[pb.WatchConnectorsResponse]:
         if request.view == connector_pb2.CONNECTOR_VIEW_FULL:
             raise bad_request("view is CONNECTOR_VIEW_FULL; a watch has STATUS or BASIC")
         with_config = "config" in _parts(request.view)
         wanted = Filter.of(request.filter)
-        async for response in self._hub.watch(wanted, request.cursor, with_config=with_config):
-            yield response
+        return self._hub.watch(wanted, request.cursor, with_config=with_config)
 
     async def wait_connector(
         self, request: pb.WaitConnectorRequest, asked: Asked

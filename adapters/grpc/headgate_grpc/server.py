@@ -232,7 +232,10 @@ class GrpcServer:
                 asked.check_ready()
                 async with contextlib.aclosing(behaviour(request, asked)) as responses:
                     async for response in responses:
-                        yield response.SerializeToString()
+                        sent = response.SerializeToString()
+                        # A client may take its time, and the message is larger than its bytes.
+                        del response
+                        yield sent
             except RefusedError as refusal:
                 await _abort(context, refusal)
             except Exception as error:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -126,7 +126,7 @@ class Hub:
 
     async def watch(
         self, wanted: Filter, cursor: str = "", *, with_config: bool = True, fresh: bool = True
-    ) -> AsyncIterator[WatchConnectorsResponse]:
+    ) -> AsyncGenerator[WatchConnectorsResponse]:
         """The responses of one stream.
 
         Args:
