@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from headgate.connector.api import SinkConnector, SinkTask
+from headgate.connector.api import ExactlyOnceSupport, SinkConnector, SinkTask
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty
 from headgate.ports import TopicPartition
@@ -76,6 +76,10 @@ class DeltaSink(SinkConnector):
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
         return {**shared_validation(config), **folder_errors(config)}
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        return ExactlyOnceSupport.SUPPORTED
 
     @classmethod
     def alter_offsets(

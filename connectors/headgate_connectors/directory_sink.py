@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from headgate.connector import schema as s
-from headgate.connector.api import DataError, SinkConnector, SinkRecord, SinkTask
+from headgate.connector.api import (
+    DataError,
+    ExactlyOnceSupport,
+    SinkConnector,
+    SinkRecord,
+    SinkTask,
+)
 from headgate.connector.batches import SinkBatch
 from headgate.connector.config import ConfigDef, ConfigError
 from headgate.connector.schema import Schema, SchemaType
@@ -559,6 +565,10 @@ class DirectorySink(SinkConnector):
         hidden = [name for name in sink_topics(config) if name.startswith(HIDDEN)]
         faults = {"topics": [f"topic {hidden_fault(name)}" for name in hidden]} if hidden else {}
         return {**config_faults(config), **faults}
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        return ExactlyOnceSupport.SUPPORTED
 
     @classmethod
     def alter_offsets(

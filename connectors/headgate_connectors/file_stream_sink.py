@@ -14,7 +14,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from headgate.connector.api import DataError, SinkConnector, SinkRecord, SinkTask
+from headgate.connector.api import (
+    DataError,
+    ExactlyOnceSupport,
+    SinkConnector,
+    SinkRecord,
+    SinkTask,
+)
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
 from headgate.connector.text_converters import text_of
 from headgate.connector.validators import one_of
@@ -268,6 +274,10 @@ class FileStreamSink(SinkConnector):
             message = str(ConfigError.of("on.missing.output", "rewrite", text))
             errors["on.missing.output"] = [message]
         return errors
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        return ExactlyOnceSupport.UNSUPPORTED
 
     @classmethod
     def alter_offsets(

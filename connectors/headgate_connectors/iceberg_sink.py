@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
-from headgate.connector.api import SinkConnector, SinkTask
+from headgate.connector.api import ExactlyOnceSupport, SinkConnector, SinkTask
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty
 from headgate.ports import TopicPartition
@@ -80,6 +80,10 @@ class IcebergSink(SinkConnector):
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
         return catalog_errors(config) or shared_validation(config)
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        return ExactlyOnceSupport.SUPPORTED
 
     @classmethod
     def alter_offsets(

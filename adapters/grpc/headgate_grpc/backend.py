@@ -32,6 +32,11 @@ class Plugins(Protocol):
         installed."""
         ...
 
+    def notes(self, config: Mapping[str, str | None]) -> Sequence[tuple[str, str]]:
+        """Keys of a config, each with what is to be told of it though it is no error. Raises
+        ValueError: its class is not installed."""
+        ...
+
 
 class Loggers(Protocol):
     """Levels of the loggers of this process, as ``{"level", "last_modified"}``."""

@@ -9,6 +9,7 @@ from headgate_grpc.asked import Asked
 from headgate_grpc.cluster_watch import ClusterHub
 from headgate_grpc.errors import bad_request, not_found
 from headgate_grpc.v1 import cluster_service_pb2 as pb
+from headgate_grpc.v1 import connector_pb2
 
 T = TypeVar("T")
 
@@ -64,8 +65,14 @@ class ClusterService:
         config = messages.config_of(request.config, request.config_null_keys)
         messages.check_class(config)
         named = config["connector.class"] or ""
-        infos = await _of_plugin(asked, lambda: asked.backend.plugins.validate(named, config))
-        return messages.validated(infos, config)
+        given = dict(config)  # a connector's own code may write into what it is given
+        infos = await _of_plugin(asked, lambda: asked.backend.plugins.validate(named, given))
+        notes = await _of_plugin(asked, lambda: asked.backend.plugins.notes(config))
+        made = messages.validated(infos, config)
+        made.notes.extend(
+            connector_pb2.ConfigNote(key=key, message=messages.text(each)) for key, each in notes
+        )
+        return made
 
     # -- loggers --
 

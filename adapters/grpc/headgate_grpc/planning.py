@@ -124,6 +124,7 @@ async def _validate(config: Config, change: pb.PlannedChange | None, asked: Aske
     given = dict(config)  # a connector's own code may write into what it is given
     try:
         infos = await asked.on_thread(lambda: asked.backend.plugins.validate(named, given))
+        notes = await asked.on_thread(lambda: asked.backend.plugins.notes(dict(config)))
     except ValueError as error:
         text = messages.without_secrets(str(error), config)
         faults.faults.add(key="connector.class", message=messages.text(text))
@@ -132,6 +133,9 @@ async def _validate(config: Config, change: pb.PlannedChange | None, asked: Aske
         faults.faults.extend(
             pb.ConfigFault(key=key.key.name, message=error) for error in key.errors
         )
+    faults.notes.extend(
+        connector_pb2.ConfigNote(key=key, message=messages.text(each)) for key, each in notes
+    )
     return {
         each["value"]["name"]
         for each in infos["configs"]

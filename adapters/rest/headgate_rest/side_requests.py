@@ -5,6 +5,7 @@ The runtime gives what is asked for; here it gets Connect's form. Source: `RootR
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias, assert_never
 
 from headgate.herder.messages import Call, FenceConnector, SetLoggerLevel
@@ -24,6 +25,7 @@ from headgate_rest.translate import (
     SideRequest,
     ValidatePlugin,
 )
+from headgate_rest.warning import WARNING, warning_header
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -64,6 +66,11 @@ class Plugins(Protocol):
 
     def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
         """ConfigInfos. Raises ValueError when the config is of another class, or of none."""
+        ...
+
+    def notes(self, config: Mapping[str, str | None]) -> Sequence[tuple[str, str]]:
+        """Keys of a config, each with what is to be told of it though it is no error. Raises
+        ValueError: its class is not installed."""
         ...
 
 
@@ -128,7 +135,12 @@ class SideRequests:
         try:
             if isinstance(request, DescribePlugin):
                 return json_response(200, self._plugins.config(request.plugin))
-            return json_response(200, self._plugins.validate(request.plugin, request.config))
+            given = dict(request.config)  # a connector's own code may write into what it is given
+            infos = self._plugins.validate(request.plugin, given)
+            answer = json_response(200, infos)
+            if warnings := warning_header(self._plugins.notes(dict(request.config))):
+                answer = replace(answer, headers={**answer.headers, WARNING: warnings})
+            return answer
         except LookupError as error:
             raise Refusal(404, str(error)) from error
         except ValueError as error:

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from headgate.connector.api import (
     DataError,
+    ExactlyOnceSupport,
     PlannedSinkTask,
     RetriableError,
     SinkConnector,
@@ -490,6 +491,10 @@ class SparkFileSink(SinkConnector):
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
         return [self._config]
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        return ExactlyOnceSupport.SUPPORTED
 
     @classmethod
     def alter_offsets(

@@ -7,7 +7,7 @@ offsets, so a batch may come twice after a failure; users say that they take tha
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
-from headgate.connector.api import SinkConnector, SinkTask
+from headgate.connector.api import ExactlyOnceSupport, SinkConnector, SinkTask
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty, one_of
 from headgate.ports import TopicPartition
@@ -130,6 +130,12 @@ class SparkSink(SinkConnector):
             return {"path": [str(error)]}
         fault = folder_fault(folder)
         return {} if fault is None else {"path": [fault]}
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        if config.get("delivery", _ONCE) == _ONCE:
+            return ExactlyOnceSupport.SUPPORTED
+        return ExactlyOnceSupport.UNSUPPORTED
 
     @classmethod
     def alter_offsets(

@@ -528,6 +528,13 @@ class SinkConnector(Connector):
     TASK: ClassVar[type[SinkTask] | type[PlannedSinkTask]]
 
     @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport | None:
+        """Whether each record is written once, also after a failure: what is written and how far
+        are kept together. None: the connector does not say, and is taken to write at least once,
+        which users are told beforehand. (Java's sinks are not asked.)"""
+        return None
+
+    @classmethod
     def alter_offsets(
         cls, config: Mapping[str, str], offsets: Mapping[tuple[str, int], int | None]
     ) -> bool:

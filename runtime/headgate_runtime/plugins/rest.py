@@ -18,7 +18,7 @@ from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransf
 from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
 from headgate_runtime.plugins.parts import PARTS, part_definition
 from headgate_runtime.plugins.threads import HangError, PluginThreads
-from headgate_runtime.plugins.validation import config_infos
+from headgate_runtime.plugins.validation import config_infos, config_notes
 
 _SUFFIX: Final = "Connector"
 
@@ -82,6 +82,14 @@ class RestPlugins:
             raise ValueError(missing_class_message(config))
         try:
             return config_infos(config, self._settings, self._transformer).plain()
+        except PluginError as error:
+            raise ValueError(str(error)) from error
+
+    def notes(self, config: Mapping[str, str | None]) -> Sequence[tuple[str, str]]:
+        """Keys of a config, each with what is to be told of it though it is no error. Raises
+        ValueError: its class is not here."""
+        try:
+            return config_notes(config, self._settings, self._transformer)
         except PluginError as error:
             raise ValueError(str(error)) from error
 

@@ -6,6 +6,7 @@ Connect's has what they stand for, and a provider's failure is an error of the k
 
 from headgate.connector.config import ConfigInfos
 from headgate.connector.config_providers import ConfigProviderError
+from headgate.connector.delivery import delivery_notes
 from headgate.connector.restart_policy import restart_errors
 from headgate.connector.validation import (
     error_message,
@@ -73,6 +74,21 @@ def config_infos(
         raise RuntimeError(f"the validation of {connector.__name__} raised {text}") from None
     _hide(infos, config, resolved)
     return infos
+
+
+def config_notes(
+    config: Config, settings: WorkerSettings, transformer: WorkerConfigTransformer
+) -> list[tuple[str, str]]:
+    """Keys of a config, each with what is to be told of it though it is no error.
+
+    Raises:
+        PluginError: the class is not here.
+    """
+    resolved, _ = _resolved(config, transformer)
+    connector = find_connector(resolved.config.get("connector.class") or "")
+    enabled = settings["exactly.once.source.support"] == "enabled"
+    notes = delivery_notes(connector, resolved.config, exactly_once_enabled=enabled)
+    return [(key, resolved.hide(text)) for key, text in notes]
 
 
 def _resolved(

@@ -11,6 +11,7 @@ import typer
 from headgate_runtime.command.help import example
 from headgate_runtime.remote import show
 from headgate_runtime.remote.locate import SOCKET, refuse_unserved
+from headgate_runtime.remote.notes import tell_notes
 from headgate_runtime.remote.options import EXIT_DIFFERS, HEADING, refuse, remote_at
 from headgate_runtime.remote.remote import Config, Remote, RemoteError
 
@@ -57,6 +58,7 @@ def apply(
         if diff:
             _show(remote, wanted.connectors, gone if prune else [])
         else:
+            tell_notes(remote, wanted.connectors)
             _change(remote, known, wanted.connectors, gone if prune else [])
     for name in gone if not prune else ():
         typer.echo(f"{name} is not in the file and stays (--prune deletes)")

@@ -18,6 +18,7 @@ from headgate_runtime.command.help import Guessing, example
 from headgate_runtime.remote import selecting, show
 from headgate_runtime.remote.complete import connector_names
 from headgate_runtime.remote.files import FileName, Files, MoreFiles, read
+from headgate_runtime.remote.notes import tell_notes
 from headgate_runtime.remote.options import (
     EXIT_DIFFERS,
     EXIT_USAGE,
@@ -108,6 +109,7 @@ def create(
         return "created"
 
     with remote_at(url) as remote:
+        tell_notes(remote, {name: each.config for name, each in wanted.items()})
         selecting.all_of(remote, list(wanted), made)
 
 
@@ -134,6 +136,7 @@ def apply(
                 raise typer.Exit(EXIT_DIFFERS)
             return
         known = {row.name: row for row in remote.rows()}
+        tell_notes(remote, {name: each.config for name, each in wanted.items()})
 
         def applied(remote: Remote, name: str) -> str:
             row, each = known.get(name), wanted[name]

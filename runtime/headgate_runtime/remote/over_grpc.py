@@ -377,6 +377,7 @@ def _planned(found: service_pb2.PlannedChange) -> PlannedRow:
             for each in found.differences
         ),
         faults=tuple((each.key, each.message) for each in found.faults),
+        notes=tuple((each.key, each.message) for each in found.notes),
         state_after=_TARGET_NAMES.get(found.target_state_after, ""),
     )
 

@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 from urllib.parse import quote, urlsplit
 
 import httpcore
@@ -20,6 +20,7 @@ from headgate.ids import TargetState, TaskId
 from headgate.task.messages import TaskKind
 from headgate_rest.client_calls import Question, question, result_of
 from headgate_rest.http import HttpResponse
+from headgate_rest.warning import WARNING, notes_of_header
 from headgate_runtime.remote.listener import unreached
 from headgate_runtime.remote.remote import (
     Config,
@@ -54,6 +55,10 @@ _CODES: Final = {
     m.ErrorKind.NOT_READY: "UNAVAILABLE",
     m.ErrorKind.UNREACHABLE: "UNAVAILABLE",
 }
+
+
+_Texts: TypeAlias = tuple[tuple[str, str], ...]
+"""Keys, each with a text."""
 
 
 class RestRemote:
@@ -164,7 +169,7 @@ class RestRemote:
                 name,
                 action if name in known else "create",
                 _differences(known.get(name, {}), config),
-                self._faults(config),
+                *self._faults_and_notes(config),
             )
             if found.action != "none" or found.faults:
                 rows.append(found)
@@ -173,20 +178,23 @@ class RestRemote:
         rows.sort(key=lambda row: row.name)
         return Plan(tuple(rows), moves_unknown="the REST API does not tell what would move")
 
-    def _faults(self, config: Config) -> tuple[tuple[str, str], ...]:
+    def _faults_and_notes(self, config: Config) -> tuple[_Texts, _Texts]:
         plugin = config.get("connector.class")
         if not plugin:
-            return (("connector.class", "is missing"),)
+            return (("connector.class", "is missing"),), ()
         path = f"/connector-plugins/{quote(plugin, safe='')}/config/validate"
         try:
-            infos = self._json(Question("PUT", path, json.dumps(dict(config)).encode()))
+            answer = self._answer(Question("PUT", path, json.dumps(dict(config)).encode()))
+            infos = self._value_of(answer)
         except RemoteError as error:
-            return (("connector.class", str(error).partition("\n")[0]),)
-        return tuple(
+            return (("connector.class", str(error).partition("\n")[0]),), ()
+        faults = tuple(
             (each["value"]["name"], error)
             for each in infos["configs"]
             for error in each["value"]["errors"]
         )
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return faults, tuple(notes_of_header(headers.get(WARNING.lower(), "")))
 
     def delete(self, name: str) -> None:
         self._value(m.DeleteConnector(name), name)
@@ -315,7 +323,9 @@ class RestRemote:
         return result_of(call, self._answer(question(call, 0)))
 
     def _json(self, asked: Question) -> Any:
-        answer = self._answer(asked)
+        return self._value_of(self._answer(asked))
+
+    def _value_of(self, answer: HttpResponse) -> Any:
         result = result_of(m.DescribeWorker(), answer)
         if isinstance(result, m.Failure):
             raise refused(_CODES[result.kind], result.message, where=self.where)

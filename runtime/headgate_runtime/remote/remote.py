@@ -87,6 +87,8 @@ class PlannedRow:
     differences: tuple[Difference, ...] = ()
     faults: tuple[tuple[str, str], ...] = ()
     """Keys and what is wrong with them."""
+    notes: tuple[tuple[str, str], ...] = ()
+    """Keys and what is to be told of them, which is no fault."""
     state_after: str = ""
 
 

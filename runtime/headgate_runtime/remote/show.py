@@ -115,7 +115,7 @@ MOVES_SHOWN: Final = 20
 
 
 def plan(found: Plan) -> str:
-    """Lines like those of `diff`: what is removed, what is added; then faults and moves."""
+    """Lines like those of `diff`: what is removed, what is added; then faults, notes and moves."""
     lines = []
     for row in found.rows:
         lines.append(f"{row.name} {_ACTIONS.get(row.action, row.action)}")
@@ -127,6 +127,7 @@ def plan(found: Plan) -> str:
             if each.is_after:
                 lines.append(f"  + {each.key} = {_planned_value(each, each.after)}")
         lines += [f"  fault: {key}: {text}" for key, text in row.faults]
+        lines += [f"  note: {key}: {text}" for key, text in row.notes]
     for what, source, target in found.moves[:MOVES_SHOWN]:
         lines.append(f"{what} would go from {source or 'nowhere'} to {target or 'nowhere'}")
     if found.move_count > MOVES_SHOWN:

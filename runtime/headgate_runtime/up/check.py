@@ -13,7 +13,7 @@ from headgate.topics.config_state import ConfigState
 from headgate_runtime.command.errors import EXIT_USAGE, UpError
 from headgate_runtime.up.apply import planned_changes
 from headgate_runtime.up.display import counted
-from headgate_runtime.up.forecast import notes_of
+from headgate_runtime.up.forecast import at_least_once, notes_of
 from headgate_runtime.up.pipeline import Pipeline
 from headgate_runtime.up.references import resolved
 
@@ -63,6 +63,7 @@ def _lines(
     there = {name: entry.config for name, entry in entries if entry.config}
     configs = {name: resolved(each) for name, each in {**there, **pipeline.connectors}.items()}
     yield from notes_of(pipeline, configs, topics)
+    yield from at_least_once(pipeline, configs)
 
 
 def _log(pipeline: Pipeline) -> tuple[ConfigState | None, Sequence[str]]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from headgate.connector.delivery import delivery_notes
 from headgate.connector.error_handling import LETTERS_TOPIC
 from headgate.connector.sink_names import sink_topics
 from headgate.connector.topic_names import topic_fault
@@ -23,6 +24,18 @@ def notes_of(
         yield f"warning: {line}"
     for line in (*unwritten_topics(configs, existing), *unlike(configs, pipeline.settings)):
         yield f"warning: {line}"
+
+
+def at_least_once(pipeline: Pipeline, configs: Mapping[str, Config]) -> Iterator[str]:
+    """A line for each connector that may deliver a record twice after a failure, and why."""
+    enabled = pipeline.settings.get("exactly.once.source.support") == "enabled"
+    for name, config in configs.items():
+        try:
+            connector = find_connector(config.get("connector.class") or "")
+        except PluginError:
+            continue
+        for key, text in delivery_notes(connector, config, exactly_once_enabled=enabled):
+            yield f"note: {name}: {key}: {text}"
 
 
 def unwritten_topics(configs: Mapping[str, Config], existing: Iterable[str]) -> Iterator[str]:

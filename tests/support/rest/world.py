@@ -29,6 +29,9 @@ class NoPlugins:
     def config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
         raise LookupError(f"Unknown plugin {plugin}.")
 
+    def notes(self, config: Mapping[str, str | None]) -> Sequence[tuple[str, str]]:
+        return ()
+
     def validate(self, plugin: str, config: Mapping[str, str | None]) -> Mapping[str, Any]:
         raise ValueError(f"no connector type in {dict(config)}")
 

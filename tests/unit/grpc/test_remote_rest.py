@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from headgate.herder.messages import DeleteConnector
 from headgate.ids import TargetState
 from headgate.ports import IncomingCall
+from headgate_grpc.v1 import cluster_service_pb2
 from headgate_rest import RestService
 from headgate_rest.client_calls import Question
 from headgate_rest.http import HttpResponse
@@ -275,3 +276,46 @@ def test_a_group_is_told_by_its_leader(remote: Remote, served: Served) -> None:
     assert worker["worker_id"] == served.rest.worker_id
     done = CliRunner().invoke(app, ["status", "--url", remote.where])
     assert f"{served.rest.worker_id} (leader)" in done.stdout, done.output
+
+
+def commands(remote: Remote, *words: str) -> Result:
+    return CliRunner().invoke(app, ["connectors", *words, "--url", remote.where])
+
+
+def test_what_is_delivered_at_least_once_is_told_before_it_is_written(
+    remote: Remote, tmp_path: Path
+) -> None:
+    """By diff, create and apply; a connector that does not change is not told of."""
+    name = f"noted-{tmp_path.name}"
+    file = tmp_path / "sink.json"
+    letters = {"errors.deadletterqueue.topic.name": "letters"}
+    file.write_text(json.dumps({"name": name, "config": {**SINK, **letters}}))
+    group = "connector.class: FileStreamSink writes at least once with this config: its consumer"
+    queue = "errors.deadletterqueue.topic.name: dead letters are written to letters at least once"
+    found = commands(remote, "diff", str(file))
+    assert found.exit_code == 1
+    assert f"\n  note: {group}" in found.stdout and f"\n  note: {queue}" in found.stdout
+    found = commands(remote, "create", str(file))
+    assert found.exit_code == 0, found.output
+    assert f"note: {name}: {group}" in found.stderr and f"note: {name}: {queue}" in found.stderr
+    found = commands(remote, "apply", str(file))
+    assert found.stdout == f"{name} unchanged\n" and found.stderr == ""
+    file.write_text(json.dumps({"name": name, "config": {**SINK, "tasks.max": "2"}}))
+    found = commands(remote, "apply", str(file))
+    assert f"note: {name}: {group}" in found.stderr
+    remote.delete(name)
+
+
+def test_a_validation_tells_it_in_a_header_beside_connects_answer(served: Served) -> None:
+    over_rest = RestRemote(served.rest.url)
+    path = "/connector-plugins/FileStreamSink/config/validate"
+    answer = over_rest._answer(Question("PUT", path, json.dumps({**SINK, "name": "s"}).encode()))
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    assert answer.status == 200
+    assert headers["warning"].startswith('299 - "connector.class: FileStreamSink writes at least')
+    infos = json.loads(answer.body)
+    assert set(infos) == {"name", "error_count", "groups", "configs"}
+    assert infos["error_count"] == 0
+    asked = cluster_service_pb2.ValidateConfigRequest(config={**SINK, "name": "s"})
+    told = served.client.cluster.ValidateConfig(asked)
+    assert [note.key for note in told.notes] == ["connector.class"]

@@ -340,6 +340,16 @@ class TestCheck:
         assert "will be made at the first start" in done.stdout
         assert _files(folder) == before
 
+    def test_what_is_delivered_at_least_once_is_told(self, folder: Path) -> None:
+        text = _source("in") + (
+            '\n[connectors.b]\n"connector.class" = "FileStreamSink"\nfile = "out"\ntopics = "t"\n'
+        )
+        (folder / "p.toml").write_text(text)
+        done = RUN.invoke(app, ["up", str(folder / "p.toml"), "--check"])
+        assert done.exit_code == 0, done.output
+        assert "\nnote: b: connector.class: FileStreamSink writes at least once" in done.stdout
+        assert "note: a:" not in done.stdout
+
     def test_beside_a_log_that_is_there(self, folder: Path) -> None:
         text = _source("in") + (
             '\n[connectors.b]\n"connector.class" = "FileStreamSink"\n'

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from headgate_grpc.v1 import connector_pb2 as _connector_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -607,21 +608,27 @@ class ValidateConfigResponse(_message.Message):
 
     KEYS_FIELD_NUMBER: _builtins.int
     ERROR_COUNT_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
     error_count: _builtins.int
     """Number of keys that have errors."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___ValidatedKey]:
         """All keys of the plugin, with what is wrong with the given values."""
 
+    @_builtins.property
+    def notes(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.ConfigNote]:
+        """What is to be known of the config though it is no error."""
+
     def __init__(
         self,
         *,
         keys: _abc.Iterable[Global___ValidatedKey] | None = ...,
         error_count: _builtins.int = ...,
+        notes: _abc.Iterable[_connector_pb2.ConfigNote] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_count", b"error_count", "keys", b"keys"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_count", b"error_count", "keys", b"keys", "notes", b"notes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

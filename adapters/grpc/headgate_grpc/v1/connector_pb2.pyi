@@ -393,3 +393,29 @@ class ConnectorOffset(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConnectorOffset: _TypeAlias = ConnectorOffset  # noqa: Y015
+
+@_typing.final
+class ConfigNote(_message.Message):
+    """What is to be known of one key of a config, such as that records are written at least once."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Name of the key."""
+    message: _builtins.str
+    """The note, in words."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfigNote: _TypeAlias = ConfigNote  # noqa: Y015

@@ -1480,6 +1480,7 @@ class PlannedChange(_message.Message):
     TARGET_STATE_BEFORE_FIELD_NUMBER: _builtins.int
     TARGET_STATE_AFTER_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
     action: Global___PlannedAction.ValueType
@@ -1498,6 +1499,12 @@ class PlannedChange(_message.Message):
     def faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigFault]:
         """What is wrong with the planned config. With a fault it would be refused."""
 
+    @_builtins.property
+    def notes(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.ConfigNote]:
+        """What is to be known of the planned config though it is no fault. A connector that does not
+        change has none.
+        """
+
     def __init__(
         self,
         *,
@@ -1508,10 +1515,11 @@ class PlannedChange(_message.Message):
         target_state_before: _connector_pb2.TargetState.ValueType = ...,
         target_state_after: _connector_pb2.TargetState.ValueType = ...,
         etag: _builtins.str = ...,
+        notes: _abc.Iterable[_connector_pb2.ConfigNote] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "differences", b"differences", "etag", b"etag", "faults", b"faults", "name", b"name", "target_state_after", b"target_state_after", "target_state_before", b"target_state_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "differences", b"differences", "etag", b"etag", "faults", b"faults", "name", b"name", "notes", b"notes", "target_state_after", b"target_state_after", "target_state_before", b"target_state_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
