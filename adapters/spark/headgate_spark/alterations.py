@@ -31,8 +31,10 @@ import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from headgate.ports import TopicPartition
+from headgate_spark.batches import SLICE_MIN
 from headgate_spark.entries import (
     DRAFT_NAME,
     ENTRY_NAME,
@@ -117,9 +119,15 @@ class Look:
         return list(self._holding(partition, self._places.get(partition, ())))
 
     def without(self, partition: TopicPartition, known: Container[_Place]) -> list[Entry]:
-        """Entries that hold and are at none of these places. Reads no others."""
-        places = [one for one in self._places.get(partition, ()) if one not in known]
-        return list(self._holding(partition, places))
+        """Entries that hold and are at none of these places, or may have more than one file. Reads
+        no others."""
+        places = self._places.get(partition, [])
+        unsure = [
+            one
+            for one, after in zip_longest(places, places[1:])
+            if one not in known or may_have_more_files(one, after)
+        ]
+        return list(self._holding(partition, unsure))
 
     def last(self, partition: TopicPartition) -> Entry | None:
         """The last that holds. Reads few, however many there are."""
@@ -168,6 +176,15 @@ class Look:
         """Before which an entry of that era must end to hold."""
         later = (each.offsets.get(partition) for each in self.alterations[era:])
         return min((offset for offset in later if offset is not None), default=None)
+
+
+def may_have_more_files(place: _Place, after: _Place | None) -> bool:
+    """Whether the batch there may have more than one file: not if it has too few records.
+
+    Args:
+        after: place of the next entry, where it ends; None: that is not known.
+    """
+    return after is None or after[0] != place[0] or after[1] - place[1] >= 2 * SLICE_MIN
 
 
 def look(files: Files, known: Sequence[Alteration] = ()) -> Look:

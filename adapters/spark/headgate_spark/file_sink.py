@@ -153,8 +153,8 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._columns = dict(self._declared)
         self._last_batch = time.monotonic() - self._interval_s
         self._resumed = self._told_case = False
-        self._last_file: str | None = None
-        """Published by this process."""
+        self._last_files: tuple[str, ...] = ()
+        """Published by this process: those of a batch."""
         self._untidy = True
         """Staged files may lie about that were never committed."""
 
@@ -163,7 +163,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         if self._resumed and any(self._starts.values()) and not self._has_last():
             self._resumed = False
         if not self._resumed:
-            self._last_file = None
+            self._last_files = ()
             self._resume(self._partitions())
             self._resumed = self._untidy = True
         ends = self.context.log.end_offsets(self.context.topics)
@@ -193,8 +193,8 @@ class SparkFileSinkTask(PlannedSinkTask):
     # -- where to go on --
 
     def _has_last(self) -> bool:
-        """Whether the folder still has its manifest, and the last file that was published."""
-        there = self._last_file is None or self._files.exists(self._last_file)
+        """Whether the folder still has its manifest, and the files that were published last."""
+        there = all(map(self._files.exists, self._last_files))
         return there and self._files.exists(FOLDER)
 
     def _partitions(self) -> list[TopicPartition]:
@@ -340,7 +340,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         entry = Entry(*partition, start, whole.end, files, records, dict(columns), era)
         if self._manifest.commit(entry):
             self._starts[partition] = whole.end
-            self._last_file = files[0][1] if files else self._last_file
+            self._last_files = tuple(final for _, final in files) or self._last_files
             self._bad.committed(partition, whole.end)
             return records
         # Another process of this task's past was first. Its batch is in the manifest: go on there.

@@ -95,21 +95,27 @@ class Manifest:
         """Whether it had anything of the partition at the last `resume`."""
         return self._seen is not None and self._seen.position(partition) is not None
 
-    def gone(self, partitions: Sequence[TopicPartition]) -> list[Entry]:
-        """Batches of the last `resume` that hold and have none of their published files left."""
+    def gone(self, partitions: Sequence[TopicPartition]) -> list[tuple[Entry, list[str]]]:
+        """Batches of the last `resume` that hold, each with its published files that are gone."""
         if self._seen is None:
             return []
         there: dict[TopicPartition, set[tuple[int, int]]] = {}
+        """Places of which the first file is there."""
         for name in self._files.list(""):
-            if found := PUBLISHED_NAME.fullmatch(name):
+            found = PUBLISHED_NAME.fullmatch(name)
+            if found and int(found[4]) == 0:
                 place = int(found[5] or 0), int(found[3])
                 there.setdefault((found[1], int(found[2])), set()).add(place)
-        return [
+        unsure = [
             entry
             for partition in partitions
             for entry in self._seen.without(partition, there.get(partition, ()))
-            if entry.files and not any(self._files.exists(final) for _, final in entry.files)
         ]
+        lost = [
+            (entry, [final for _, final in entry.files if not self._files.exists(final)])
+            for entry in unsure
+        ]
+        return [(entry, names) for entry, names in lost if names]
 
     def commit(self, entry: Entry) -> bool:
         """Commit a batch whose files are staged and durable.

@@ -55,18 +55,21 @@ class MissingOutput:
     def check_files(self, partitions: Sequence[TopicPartition]) -> None:
         """
         Raises:
-            OutputMissingError: the folder knows of batches whose files are gone, and
+            OutputMissingError: the folder knows of batches of which a file is gone, and
                 `on.missing.output` is not accept. (A rewrite is of a whole folder: what is left
                 there would be there twice.)
         """
         gone = self._manifest.gone(partitions)
         if not gone:
             return
-        records = sum(entry.records for entry in gone)
+        records = sum(entry.records for entry, _ in gone)
         batches = "1 batch" if len(gone) == 1 else f"{len(gone)} batches"
+        names = [name for _, lost in gone for name in lost]
+        whole = all(len(lost) == len(entry.files) for entry, lost in gone)
         seen = (
-            f"the files of {batches} with {records:,} committed records are gone from "
-            f"{self._target}, such as {gone[0].files[0][1]}"
+            f"{'1 file is' if len(names) == 1 else f'{len(names):,} files are'} gone from "
+            f"{self._target}, such as {names[0]}, of {batches} with {'' if whole else 'some of '}"
+            f"{records:,} committed records"
         )
         if self._choice != "accept":
             raise OutputMissingError(
@@ -74,7 +77,7 @@ class MissingOutput:
                 "anew what the log still has; or set on.missing.output = accept, to go on without "
                 "those records"
             )
-        self._tell(gone[-1].path, seen)
+        self._tell(gone[-1][0].path, seen)
 
     def _tell(self, what: str, seen: str) -> None:
         if what not in self._told:

@@ -13,6 +13,7 @@ from headgate.connector.api import DataError, RetriableError, SinkRecord
 from headgate.connector.config import ConfigError
 from headgate.ports import ConsumerRecord, TopicPartition, TransportError
 from headgate_spark.alterations import look
+from headgate_spark.batches import SLICE_MIN
 from headgate_spark.entries import STAGING
 from headgate_spark.file_sink import RecordsGoneError, SparkFileSinkTask
 from headgate_spark.files import LocalFiles
@@ -285,7 +286,9 @@ def test_files_that_are_gone_from_a_folder_that_is_there_are_found(
     log.end = 6
     if restart:
         running = task(log, target, **settings)
-    text = r"files of 2 batches with 5 committed records are gone from .*, such as t-0-0-0\.json\."
+    text = (
+        r"2 files are gone from .*, such as t-0-0-0\.json, of 2 batches with 5 committed records\."
+    )
     for _ in range(2):
         with pytest.raises(OutputMissingError, match=f"{text} Put them back; or stop .* accept"):
             running.run_batch()
@@ -301,12 +304,72 @@ def test_one_batch_whose_files_are_gone_is_found_at_the_next_start(tmp_path: Pat
         running.run_batch()
     for path in target.glob("t-0-3-*"):
         path.rename(kept / path.name)
-    with pytest.raises(OutputMissingError, match=r"files of 1 batch with 2 .* t-0-3-0\.json"):
+    with pytest.raises(
+        OutputMissingError, match=r"1 file is gone from .* t-0-3-0\.json, of 1 batch with 2"
+    ):
         task(log, target).run_batch()
     for path in kept.iterdir():
         path.rename(target / path.name)
     log.end = 7
     assert task(log, target).run_batch() == 1
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("restart", [True, False])
+def test_one_of_several_files_of_a_batch_that_is_gone_is_found(
+    tmp_path: Path, which: int, restart: bool
+) -> None:
+    """The others of the batch are there."""
+
+    class Three(Here):
+        def _cores(self) -> int:
+            return 3
+
+    def three() -> SparkFileSinkTask:
+        made = Three()
+        made.context = Context(log)
+        config = {"path": str(tmp_path), "format": "json", "batch.interval.ms": "0"}
+        made.start({**config, "batch.records.max": str(3 * SLICE_MIN)})
+        return made
+
+    log = Log(3 * SLICE_MIN)
+    running = three()
+    assert running.run_batch() == 3 * SLICE_MIN
+    if restart:  # the batch is not the last one
+        for more in (5, 9):
+            log.end = 3 * SLICE_MIN + more
+            running.run_batch()
+        running = three()
+    files = sorted(tmp_path.glob("t-0-0-*.json"))
+    assert len(files) == 3
+    files[which].unlink()
+    log.end += 1
+    text = f"1 file is gone from .*, such as {files[which].name}, of 1 batch with some of"
+    with pytest.raises(OutputMissingError, match=text):
+        running.run_batch()
+
+
+def test_entries_of_small_batches_are_not_read_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder has as many as a hundred thousand, and each has one file."""
+    log, sink = Log(0), task(Log(0), tmp_path)
+    sink.context = Context(log)
+    for end in range(2, 42, 2):
+        log.end = end
+        assert sink.run_batch() == 2
+    again = task(log, tmp_path)
+    read: list[str] = []
+    real = LocalFiles.read
+
+    def counted(self: LocalFiles, path: str) -> bytes:
+        read.append(path)
+        return real(self, path)
+
+    monkeypatch.setattr(LocalFiles, "read", counted)
+    log.end += 1
+    assert again.run_batch() == 1
+    assert len(set(read)) < 5
 
 
 def test_files_that_are_gone_can_be_accepted(
@@ -320,7 +383,7 @@ def test_files_that_are_gone_can_be_accepted(
     for end, rows in ((5, 2), (6, 1), (7, 1)):
         log.end = end
         assert running.run_batch() == rows
-    assert caplog.text.count("3 committed records are gone") == 1
+    assert caplog.text.count("1 file is gone from") == 1
     assert _rows(target) == 4
 
 

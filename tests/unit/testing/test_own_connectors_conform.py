@@ -200,6 +200,27 @@ class TestIcebergSource(SourceConformance):
         return config
 
 
+class TestIcebergSink(SinkConformance):
+    connector = "IcebergSink"
+    config: ClassVar = {"rotate.records": "2"}
+    exactly_once = True
+
+    def messages(self) -> Sequence[Message]:
+        return [Message(f"text {number}", partition=number % 2) for number in range(6)]
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        return {key: text for key, text in config_of(folder).items() if key != "name"}
+
+    def written(self, folder: Path) -> list[object]:
+        with closing(SqlCatalog("default", **catalog(folder))) as lake:
+            if not lake.table_exists("shop.rows"):
+                return []
+            return lake.load_table("shop.rows").scan().to_arrow()["value"].to_pylist()
+
+    def bad_message(self) -> Message:
+        return Message(None)
+
+
 class TestCountSource(SourceConformance):
     connector = CountSource
     config: ClassVar = {"topic": "t", "last": "250"}
