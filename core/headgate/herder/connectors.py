@@ -109,6 +109,8 @@ class Connectors:
         self._busy: dict[str, None] = {}
         """Where something may be under way. `pending` drops those where it is over."""
         self._run_count = 0
+        self.startups = [0, 0]
+        """Starts that succeeded, and that failed."""
 
     # -- what the group and the log say --
 
@@ -364,6 +366,7 @@ class Connectors:
         instance = self._held.get(name)
         if instance is None or instance.run != run or instance.phase is not Phase.STARTING:
             return
+        self.startups[0] += 1
         instance.phase = Phase.STARTED
         instance.started_ms = self._ctx.now_ms
         self._statuses.version_told(name, version)
@@ -397,6 +400,7 @@ class Connectors:
         ):
             return
         what = f"Failed to transition connector {instance.name} to state STARTED"
+        self.startups[1] += instance.phase is Phase.STARTING
         if instance.phase is Phase.STARTED:
             what = f"Connector {instance.name} has failed"
         self._fail(instance, failure.trace or failure.reason, f"{what}: {failure.reason}")

@@ -249,6 +249,8 @@ class Herder:
             fencing_rounds=self._rounds.done,
             failed_fencing_rounds=self._rounds.failed,
             loop=loop,
+            rebalance_times=self._work.times.read(),
+            startups=m.Startups(*self._connectors.startups, *self._tasks.startups),
         )
 
     def _pending(self) -> tuple[str, ...]:

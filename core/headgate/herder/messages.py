@@ -63,6 +63,8 @@ from headgate.herder.calls import ShowConnector as ShowConnector
 from headgate.herder.calls import ShowConnectors as ShowConnectors
 from headgate.herder.calls import Success as Success
 from headgate.herder.views import LoopBusy as LoopBusy
+from headgate.herder.views import Rebalances as Rebalances
+from headgate.herder.views import Startups as Startups
 from headgate.herder.views import TaskView as TaskView
 from headgate.herder.views import ViewOfWorker as ViewOfWorker
 from headgate.herder.views import WorkerView as WorkerView

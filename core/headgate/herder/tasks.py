@@ -97,6 +97,8 @@ class Tasks:
         a task generation: it is asked after the commit was read, so the leader has read it too."""
         self._run_count = 0
         self._birth_ms = ctx.now_ms
+        self.startups = [0, 0]
+        """Starts of tasks that succeeded, and that failed."""
 
     # -- what the group says --
 
@@ -270,6 +272,7 @@ class Tasks:
             case TaskRunning():
                 self._move(held, TaskInput.RUNNING_REPORTED)
                 if held.state is TaskState.RUNNING:
+                    self.startups[0] += held.running_since_ms is None
                     held.running_since_ms = held.moved_ms = self._ctx.now_ms
                     self._show(held, State.RUNNING)
             case TaskPaused():
@@ -312,6 +315,7 @@ class Tasks:
         if held.stop_requested:
             self._show(held, State.UNASSIGNED)
         elif ended.outcome is TaskOutcome.FAILED:
+            self.startups[1] += held.running_since_ms is None
             self._show_failed(held, ended)
 
     def _released(self, held: HeldTask, abandoned: bool) -> None:

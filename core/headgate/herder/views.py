@@ -60,6 +60,32 @@ class LoopBusy:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebalances:
+    """How long the rebalances of a worker took. Times are of the worker's monotonic clock."""
+
+    count: int = 0
+    """Rebalances that are over."""
+    took_ms: int = 0
+    """Time of all of them."""
+    took_ms_max: int = 0
+    ended_ms: int | None = None
+    """When the last one was over; None: none is yet."""
+    began_ms: int | None = None
+    """When the one that is under way began; None: none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Startups:
+    """Starts of connectors and tasks on a worker, by how they ended. One that is stopped before its
+    `start` has returned is left out."""
+
+    connectors: int = 0
+    failed_connectors: int = 0
+    tasks: int = 0
+    failed_tasks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerView:
     """What `DescribeWorker` answers."""
 
@@ -95,6 +121,8 @@ class WorkerView:
     failed_fencing_rounds: int = 0
     loop: LoopBusy | None = None
     """None: whoever serves the herder does not measure it."""
+    rebalance_times: Rebalances = Rebalances()
+    startups: Startups = Startups()
 
     def quiet_ms(self, task: TaskView) -> int | None:
         """Time since the run of one of `tasks` last moved records, or began; None: it has not

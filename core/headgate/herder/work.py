@@ -11,6 +11,7 @@ from dataclasses import replace
 from headgate.herder.connectors import Connectors
 from headgate.herder.context import Context, ForMember
 from headgate.herder.messages import SendGroup
+from headgate.herder.round_times import RoundTimes
 from headgate.herder.tasks import Tasks
 from headgate.ids import TaskId
 from headgate.membership import member_messages as mm
@@ -45,6 +46,7 @@ class GroupWork:
         )
         self.assigned: mm.Assigned | None = None
         """The last round that this worker completed."""
+        self.times = RoundTimes()
         self.changed = False
         """Where the worker stands has changed since the parts were told."""
         self._start_allowed = False
@@ -118,6 +120,9 @@ class GroupWork:
         for output in self.member.handle(self._ctx.now_ms, given, self._work_view()):
             self._carry_out(output)
         self._update_membership()
+        state = self.member.state
+        steady, outside = state is MemberState.STEADY, state is MemberState.OUTSIDE
+        self.times.look(self._ctx.now_ms, steady=steady, outside=outside)
         self._release()
 
     def _carry_out(self, output: mm.MemberOutput) -> None:

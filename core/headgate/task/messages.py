@@ -162,6 +162,43 @@ class BatchDone:
 
 
 @dataclass(frozen=True, slots=True)
+class CallFigures:
+    """What the calls of one of a connector's methods have moved, and how long they took. Calls that
+    moved nothing, and calls that raised, are left out."""
+
+    method: str
+    """``poll``, ``put`` or ``run_batch``."""
+    calls: int
+    records: int
+    records_max: int
+    """Most records of one call in the last one or two minutes."""
+    took_us: int
+    """Time of all calls."""
+    took_us_max: int
+    """Longest call of the last one or two minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFigures:
+    """Records that could not be processed in this run, and what was done about them."""
+
+    failures: int = 0
+    """Attempts at a record that failed."""
+    errors: int = 0
+    """Records that were given up: the tolerance let them go, or the task failed for them."""
+    retries: int = 0
+    """Attempts that were followed by another one."""
+    logged: int = 0
+    """Errors that `errors.log.enable` has written to the log."""
+    letters: int = 0
+    """Dead letters that were given to the log's client."""
+    refused_letters: int = 0
+    """Dead letters that the log has refused."""
+    last_ms: int | None = None
+    """When the last attempt failed, in milliseconds since 1970; None: none did."""
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """What a body has measured in this run."""
 
@@ -175,6 +212,18 @@ class Measured:
     other source) or that were read (sink)."""
     lag: int | None = None
     """Sink: records of its partitions that no commit covers; None: not known."""
+    batches: CallFigures | None = None
+    """None: an older body does not tell, as in the fields that follow."""
+    errors: ErrorFigures | None = None
+    failed_commits: int = 0
+    """Commits that were given up, and are tried again with what comes later."""
+    read: int | None = None
+    """Sink: records that were read from topics, also those that no `put` got."""
+    partitions: int | None = None
+    """Sink: partitions that it holds."""
+    elsewhere: bool = False
+    """Records are read and committed elsewhere, as by executors of Spark: of commits and bytes
+    nothing is known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +249,7 @@ class TaskProgress:
     commits: int = 0
     """Commits that had records."""
     measured: Measured | None = None
-    """None: the body measures nothing, as one of planned batches."""
+    """None: nothing was measured yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,11 @@ class Polled:
     """Dead letters among `records`: each stands for one of `skipped`."""
 
     @property
+    def given(self) -> int:
+        """Records that the task has given."""
+        return self.records - self.letters + self.dropped + self.skipped
+
+    @property
     def found(self) -> bool:
         return bool(self.records or self.dropped or self.skipped or self.offsets)
 

@@ -1,64 +1,27 @@
 """What a worker, or all workers of ``headgate up``, show to Prometheus.
 
-Two spellings: ours (``headgate_…``), and those that common Kafka Connect dashboards chart
-(``kafka_connect_…``, as Strimzi's JMX rules name them). Values are what each worker says of what it
-runs, at the moment of the scrape; docs/run/metrics.md has the table.
+Our own names (``headgate_…``) are here; `connect_names` adds those that Kafka Connect's dashboards
+chart. Values are what each worker says of what it runs, at the moment of the scrape;
+docs/run/metrics.md has the tables.
 """
 
-from collections import Counter
+import importlib.metadata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TypeAlias
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    Metric,
-    SummaryMetricFamily,
-)
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from headgate.herder.messages import LoopBusy, TaskView, WorkerView
+from headgate.herder.messages import LoopBusy, Rebalances, Startups, TaskView, WorkerView
 from headgate.ids import State
-from headgate.task.messages import BatchDone, Measured
+from headgate.task.messages import BatchDone, CallFigures, ErrorFigures, Measured
+from headgate_runtime.observe import connect_names
+from headgate_runtime.observe.families import Families, Labels
 
 LAG: TypeAlias = Mapping[str, int]
-_Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily | SummaryMetricFamily
 _STATES = tuple(State)
-_TASK_COUNTS = (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED)
-
-
-class _Table:
-    """Families of samples by name, in the order in which they first came."""
-
-    def __init__(self) -> None:
-        self._families: dict[str, _Family] = {}
-
-    def gauge(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
-        family = self._families.get(name)
-        if family is None:
-            family = self._families[name] = GaugeMetricFamily(name, doc, labels=list(labels))
-        assert isinstance(family, GaugeMetricFamily)
-        family.add_metric(list(labels.values()), value)
-
-    def counter(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
-        family = self._families.get(name)
-        if family is None:
-            family = self._families[name] = CounterMetricFamily(name, doc, labels=list(labels))
-        assert isinstance(family, CounterMetricFamily)
-        family.add_metric(list(labels.values()), value)
-
-    def summary(
-        self, name: str, doc: str, labels: Mapping[str, str], count: int, total: float
-    ) -> None:
-        family = self._families.get(name)
-        if family is None:
-            family = self._families[name] = SummaryMetricFamily(name, doc, labels=list(labels))
-        assert isinstance(family, SummaryMetricFamily)
-        family.add_metric(list(labels.values()), count, total)
-
-    def families(self) -> Iterator[Metric]:
-        yield from self._families.values()
 
 
 def metrics(views: Sequence[WorkerView], lag: LAG | None = None) -> bytes:
@@ -72,9 +35,10 @@ def metrics(views: Sequence[WorkerView], lag: LAG | None = None) -> bytes:
 
 
 def registry_of(collect: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
-    """A registry that calls `collect` at each scrape."""
+    """A registry that calls `collect` at each scrape, and tells of this process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(collect))
+    ProcessCollector(registry=registry)
     return registry
 
 
@@ -89,22 +53,29 @@ class _Collector(Collector):
         return ()
 
 
+@cache
+def _version() -> str:
+    return importlib.metadata.version("headgate")
+
+
 def families(views: Sequence[WorkerView], lag: LAG) -> Iterator[Metric]:
-    table = _Table()
+    table = Families()
+    table.gauge("headgate_info", "1, with the version.", {"version": _version()}, 1)
     for view in views:
         _worker(table, view)
-        counts = Counter((task.task.connector, task.state) for task in view.tasks)
         for connector, state in view.connectors.items():
-            _connector(table, view, connector, state, counts)
+            labels = {"worker": view.worker_id, "connector": connector}
+            _one_hot(table, "headgate_connector_state", labels, state)
+        connect_names.add_worker(table, view)
         for task in view.tasks:
             _task(table, view, task)
     for connector, records in sorted(lag.items()):
         labels = {"connector": connector}
         table.gauge("headgate_sink_lag_records", "Records not committed yet.", labels, records)
-    yield from table.families()
+    yield from table.found()
 
 
-def _worker(table: _Table, view: WorkerView) -> None:
+def _worker(table: Families, view: WorkerView) -> None:
     own = {"worker": view.worker_id}
     leads = bool(view.member_id) and view.leader == view.member_id
     table.gauge("headgate_worker_leader", "1: this worker leads the group.", own, leads)
@@ -113,23 +84,41 @@ def _worker(table: _Table, view: WorkerView) -> None:
     table.gauge("headgate_worker_config_offset", "Config offset read.", own, view.config_offset)
     text = "Rebalances that were completed."
     table.counter("headgate_worker_rebalances", text, own, view.rebalances)
+    _rebalances(table, view.rebalance_times, view.now_ms, own)
+    _startups(table, view.startups, own)
     text = "Rounds of fencing, by the leader, that have shut producers out."
     table.counter("headgate_worker_fencing_rounds", text, own, view.fencing_rounds)
     text = "Rounds of fencing that have failed."
     table.counter("headgate_worker_failed_fencing_rounds", text, own, view.failed_fencing_rounds)
-    text = "Rebalances that were completed."
-    worker = "kafka_connect_worker"
-    table.gauge(f"{worker}_connector_count", "Connectors run.", own, len(view.connectors))
-    table.gauge(f"{worker}_task_count", "Tasks run.", own, len(view.tasks))
-    table.counter(f"{worker}_rebalance_completed_rebalances", text, own, view.rebalances)
-    coordinator = "kafka_connect_coordinator_assigned"
-    table.gauge(f"{coordinator}_connectors", "Connectors assigned.", own, len(view.connectors))
-    table.gauge(f"{coordinator}_tasks", "Tasks assigned.", own, len(view.tasks))
     if view.loop is not None:
         _loop(table, view.loop, own)
 
 
-def _loop(table: _Table, loop: LoopBusy, own: Mapping[str, str]) -> None:
+def _rebalances(table: Families, times: Rebalances, now_ms: int, own: Labels) -> None:
+    name = "headgate_worker_rebalance"
+    text = "Seconds from the begin of a rebalance until work may run again."
+    table.summary(f"{name}_seconds", text, own, times.count, times.took_ms / 1000)
+    text = "Seconds that the longest rebalance took."
+    table.gauge(f"{name}_longest_seconds", text, own, times.took_ms_max / 1000)
+    text = "1: a rebalance is under way."
+    table.gauge("headgate_worker_rebalancing", text, own, times.began_ms is not None)
+    if times.ended_ms is not None:
+        text = "Seconds since the last rebalance was over."
+        since_s = max(now_ms - times.ended_ms, 0) / 1000
+        table.gauge("headgate_worker_since_rebalance_seconds", text, own, since_s)
+
+
+def _startups(table: Families, starts: Startups, own: Labels) -> None:
+    head = "headgate_worker"
+    for what, done, failed in (
+        ("connector", starts.connectors, starts.failed_connectors),
+        ("task", starts.tasks, starts.failed_tasks),
+    ):
+        table.counter(f"{head}_{what}_starts", "Starts that succeeded.", own, done)
+        table.counter(f"{head}_failed_{what}_starts", "Starts that failed.", own, failed)
+
+
+def _loop(table: Families, loop: LoopBusy, own: Labels) -> None:
     name = "headgate_worker_loop"
     text = "Commands that the herder has decided on."
     table.counter(f"{name}_commands", text, own, loop.commands)
@@ -138,36 +127,16 @@ def _loop(table: _Table, loop: LoopBusy, own: Mapping[str, str]) -> None:
     table.gauge(f"{name}_longest_seconds", text, own, loop.longest_s)
 
 
-def _connector(
-    table: _Table,
-    view: WorkerView,
-    name: str,
-    state: State,
-    counts: Mapping[tuple[str, State], int],
-) -> None:
-    labels = {"worker": view.worker_id, "connector": name}
-    _one_hot(table, "headgate_connector_state", labels, state)
-    shown = {**labels, "status": state.value.lower()}
-    table.gauge("kafka_connect_connector_status", "1: the connector's state.", shown, 1)
-    for counted in _TASK_COUNTS:
-        count = counts.get((name, counted), 0)
-        key = f"kafka_connect_worker_connector_{counted.value.lower()}_task_count"
-        table.gauge(key, "Tasks in this state here.", labels, count)
-
-
-def _task(table: _Table, view: WorkerView, task: TaskView) -> None:
+def _task(table: Families, view: WorkerView, task: TaskView) -> None:
     labels = {
         "worker": view.worker_id,
         "connector": task.task.connector,
         "task": str(task.task.task),
     }
     _one_hot(table, "headgate_task_state", labels, task.state)
-    shown = {**labels, "status": task.state.value.lower()}
-    table.gauge("kafka_connect_connector_task_status", "1: the task's state.", shown, 1)
     table.counter("headgate_task_records", "Records moved by this run.", labels, task.records)
     skipped = "Records that could not be used."
     table.counter("headgate_task_skipped_records", skipped, labels, task.skipped)
-    table.gauge("kafka_connect_task_error_total_records_skipped", skipped, labels, task.skipped)
     table.gauge("headgate_task_idle", "1: nothing to do at the moment.", labels, task.idle)
     text = "Starts after the task was fenced or lost."
     table.counter("headgate_task_attempts", text, labels, task.attempts)
@@ -187,9 +156,10 @@ def _task(table: _Table, view: WorkerView, task: TaskView) -> None:
         _batch(table, task.batch, labels)
     if task.measured is not None:
         _measured(table, task.measured, labels)
+    connect_names.add_task(table, labels, task)
 
 
-def _batch(table: _Table, batch: BatchDone, labels: Mapping[str, str]) -> None:
+def _batch(table: Families, batch: BatchDone, labels: Labels) -> None:
     text = "Batches that this run has committed."
     table.counter("headgate_task_batches", text, labels, batch.number)
     last = "headgate_task_last_batch"
@@ -199,22 +169,62 @@ def _batch(table: _Table, batch: BatchDone, labels: Mapping[str, str]) -> None:
     table.gauge(f"{last}_seconds", text, labels, batch.took_ms / 1000)
 
 
-def _measured(table: _Table, measured: Measured, labels: Mapping[str, str]) -> None:
-    text = "Bytes of keys and values that this run has sent and committed, or was given."
-    table.counter("headgate_task_bytes", text, labels, measured.data_bytes)
-    text = "Seconds that this run has waited for its commits."
-    commits, took_ms = measured.commits, measured.commit_ms
-    table.summary("headgate_task_commit_seconds", text, labels, commits, took_ms / 1000)
-    if commits:
-        name = "kafka_connect_connector_task_offset_commit_avg_time_ms"
-        text = "Milliseconds that a commit of this run took on average."
-        table.gauge(name, text, labels, took_ms / commits)
+def _measured(table: Families, measured: Measured, labels: Labels) -> None:
+    if not measured.elsewhere:
+        text = "Bytes of keys and values that this run has sent and committed, or was given."
+        table.counter("headgate_task_bytes", text, labels, measured.data_bytes)
+        text = "Seconds that this run has waited for its commits."
+        took_s = measured.commit_ms / 1000
+        table.summary("headgate_task_commit_seconds", text, labels, measured.commits, took_s)
+        text = "Commits of this run that were given up, to be tried again later."
+        table.counter("headgate_task_failed_commits", text, labels, measured.failed_commits)
     if measured.lag is not None:
         text = "Records of the task's partitions that no commit covers."
         table.gauge("headgate_task_lag_records", text, labels, measured.lag)
+    if measured.read is not None:
+        text = "Records that this run has read from topics."
+        table.counter("headgate_task_read_records", text, labels, measured.read)
+    if measured.partitions is not None:
+        table.gauge("headgate_task_partitions", "Partitions held.", labels, measured.partitions)
+    if measured.batches is not None:
+        _calls(table, measured.batches, labels)
+    if measured.errors is not None:
+        _errors(table, measured.errors, labels)
 
 
-def _one_hot(table: _Table, name: str, labels: Mapping[str, str], state: State) -> None:
+def _calls(table: Families, calls: CallFigures, labels: Labels) -> None:
+    name, text = "headgate_task_batch_records", "Records of calls that gave or took some."
+    table.summary(name, text, labels, calls.calls, calls.records)
+    text = "Most records of a call in the last one or two minutes."
+    table.gauge(f"{name}_max", text, labels, calls.records_max)
+    labels = {**labels, "method": calls.method}
+    name, text = "headgate_task_batch_seconds", "Seconds of calls that gave or took records."
+    table.summary(name, text, labels, calls.calls, calls.took_us / 1e6)
+    text = "Seconds of the longest call in the last one or two minutes."
+    table.gauge(f"{name}_max", text, labels, calls.took_us_max / 1e6)
+
+
+def _errors(table: Families, errors: ErrorFigures, labels: Labels) -> None:
+    head = "headgate_task"
+    text = "Attempts at a record that failed."
+    table.counter(f"{head}_record_failures", text, labels, errors.failures)
+    text = "Records that were given up."
+    table.counter(f"{head}_record_errors", text, labels, errors.errors)
+    text = "Attempts that were followed by another."
+    table.counter(f"{head}_record_retries", text, labels, errors.retries)
+    text = "Errors that errors.log.enable has logged."
+    table.counter(f"{head}_logged_errors", text, labels, errors.logged)
+    text = "Dead letters that were given to the log's client."
+    table.counter(f"{head}_dead_letters", text, labels, errors.letters)
+    text = "Dead letters that the log has refused."
+    table.counter(f"{head}_refused_dead_letters", text, labels, errors.refused_letters)
+    if errors.last_ms is not None:
+        text = "When the last attempt failed, in seconds since 1970."
+        name = f"{head}_last_error_timestamp_seconds"
+        table.gauge(name, text, labels, errors.last_ms / 1000)
+
+
+def _one_hot(table: Families, name: str, labels: Labels, state: State) -> None:
     for each in _STATES:
         shown = {**labels, "state": each.value}
         table.gauge(name, "1 for the present state, 0 for all others.", shown, each is state)

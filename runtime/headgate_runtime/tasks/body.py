@@ -70,9 +70,7 @@ class Performer(Protocol):
         the log raise."""
         ...
 
-    def measured(self) -> Measured | None:
-        """None: it measures nothing."""
-        ...
+    def measured(self) -> Measured: ...
 
     def close(self) -> None:
         """Stop the task, close what is open, abort what is not committed. Does not raise."""
@@ -153,6 +151,9 @@ class _Body:
         if self._measured_ms is None or now_ms - self._measured_ms < MEASURE_MS:
             return
         self._measured_ms = now_ms
+        self._tell_changed()
+
+    def _tell_changed(self) -> None:
         progress = replace(self._told, measured=self._performer.measured())
         if progress != self._told and not self._machine.ended:
             self._told = progress
@@ -183,6 +184,8 @@ class _Body:
                 self._lifeline.report(report)
                 continue
             if isinstance(effect, Close):
+                if self._measured_ms is not None:
+                    self._tell_changed()  # such as the error that ends the task
                 self._performer.close()
                 self._inputs.append(Closed())
                 continue

@@ -28,6 +28,7 @@ class DeadLetterQueue:
         self._spec = spec
         self._log = transport.record_log
         self._settings = errors.settings
+        self._counts = errors.counts
         self._producer: Producer | None = None
         self._mutex = threading.RLock()
         self._sent = 0
@@ -62,6 +63,7 @@ class DeadLetterQueue:
             if letter is not None and self._producer is not None:
                 self._producer.send([letter])
                 self._sent += 1
+                self._counts.letters(1)
             return self._sent
 
     def is_settled(self, number: int) -> bool:
@@ -79,6 +81,7 @@ class DeadLetterQueue:
                 return
             refused = [ack.error for ack in self._producer.acks() if ack.error is not None]
             if refused:
+                self._counts.letters(0, refused=len(refused))
                 raise DataError(
                     f"{len(refused)} records could not be written to the dead letter queue "
                     f"{self.topic}: {refused[0]}. Their offsets are not committed; mend the topic, "

@@ -1,11 +1,14 @@
-"""What a task's body measures beside its records: bytes, and how long commits take.
+"""What a task's body measures beside its records: bytes, and how long commits and batches take.
 
-It costs a look at the clock for each commit, and for each record the lengths of its key and value.
+It costs a look at the clock for each commit and each batch, and for each record the lengths of its
+key and value.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
 
 from headgate.ports import (
     Ack,
@@ -17,14 +20,56 @@ from headgate.ports import (
     RecordMetadata,
     ValueColumn,
 )
-from headgate.task.messages import Measured
+from headgate.task.messages import CallFigures, ErrorFigures, Measured
+from headgate_runtime.worker.recent_max import RecentMax
+
+NO_ERRORS: Final = ErrorFigures()
+
+
+class Calls:
+    """Figures of the calls of one method of a connector."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+        self._count = self._records = 0
+        self._seconds = 0.0
+        self._most, self._longest = RecentMax(), RecentMax()
+
+    def moved(self, records: int, seconds: float) -> None:
+        """A call has given or taken so many records in this time. None do not count: tasks that
+        have nothing to do would tell of it for ever."""
+        if not records:
+            return
+        self._count += 1
+        self._records += records
+        self._seconds += seconds
+        now_s = time.monotonic()
+        self._most.add(records, now_s)
+        self._longest.add(seconds, now_s)
+
+    def more(self, records: int) -> None:
+        """A call that was counted has given these, too."""
+        self._records += records
+
+    def read(self) -> CallFigures:
+        now_s = time.monotonic()
+        return CallFigures(
+            self._method,
+            self._count,
+            self._records,
+            int(self._most.read(now_s)),
+            round(self._seconds * 1e6),
+            round(self._longest.read(now_s) * 1e6),
+        )
 
 
 class Meter:
     """Figures of one run of a task."""
 
-    def __init__(self) -> None:
-        self._commits = 0
+    def __init__(self, method: str = "poll") -> None:
+        """`method`: the one that gives or takes records."""
+        self.calls = Calls(method)
+        self._commits = self._failed_commits = self._read = 0
         self._commit_s = self._waited_s = 0.0
         """Time for the commits that were made, and for the one under way, failed tries included."""
         self._bytes = self._open_bytes = 0
@@ -49,6 +94,11 @@ class Meter:
         """What it waited for was no commit: nothing was there for one."""
         self._waited_s = 0.0
 
+    def commit_failed(self) -> None:
+        """What it waited for came to nothing. The time counts with the next that comes to
+        something."""
+        self._failed_commits += 1
+
     def sent(self, size: int) -> None:
         """They count once they are settled."""
         self._open_bytes += size
@@ -64,10 +114,27 @@ class Meter:
 
     def given(self, records: Sequence[ConsumerRecord] | LogBatch) -> None:
         """The log has given these."""
-        self._bytes += size_of_batch(records) if isinstance(records, LogBatch) else size_of(records)
+        if isinstance(records, LogBatch):
+            self._read += records.count - records.skip
+            self._bytes += size_of_batch(records)
+        else:
+            self._read += len(records)
+            self._bytes += size_of(records)
 
-    def read(self, lag: int | None = None) -> Measured:
-        return Measured(self._commits, round(self._commit_s * 1000), self._bytes, lag)
+    def read(self, errors: ErrorFigures = NO_ERRORS) -> Measured:
+        """Figures of a source."""
+        return Measured(
+            self._commits,
+            round(self._commit_s * 1000),
+            self._bytes,
+            batches=self.calls.read(),
+            errors=errors,
+            failed_commits=self._failed_commits,
+        )
+
+    def read_sink(self, errors: ErrorFigures, lag: int | None, partitions: int | None) -> Measured:
+        found = self.read(errors)
+        return replace(found, lag=lag, read=self._read, partitions=partitions)
 
 
 def size_of(records: Sequence[ProducerRecord] | Sequence[ConsumerRecord]) -> int:

@@ -11,6 +11,7 @@ from headgate.connector.validation import no_transforms
 from headgate.ids import TargetState
 from headgate.ports import RecordLog, TopicPartition, TransportError
 from headgate.task.machine import start_paused
+from headgate.task.messages import Measured
 from headgate.task.planned import PlannedMachine
 from headgate.task.steps import (
     BatchRetriable,
@@ -25,6 +26,7 @@ from headgate.task.steps import (
 from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
+from headgate_runtime.tasks.measuring import Calls
 from headgate_runtime.tasks.quietly import quietly
 from headgate_runtime.tasks.record_errors import RecordErrors
 from headgate_runtime.tasks.tools import BodyTools
@@ -91,6 +93,7 @@ class PlannedPerformer:
         self._transport = tools.open_transport(self._spec)
         self._context = PlannedContext(lifeline, self._transport)
         errors = RecordErrors(self._spec)
+        self._errors, self._calls = errors.counts, Calls("run_batch")
         self._letters = DeadLetterQueue(self._spec, self._transport, errors)
         if errors.settings.reports:
             self._context.reporter = ErrantRecords(self._letters, errors, None)
@@ -140,7 +143,9 @@ class PlannedPerformer:
                 records = self._task.run_batch()
         except RetriableError as error:
             return BatchRetriable(str(error) or type(error).__name__)
-        took_ms = round((time.monotonic() - began) * 1000)
+        took_s = time.monotonic() - began
+        took_ms = round(took_s * 1000)
+        self._calls.moved(records, took_s)
         if records:
             self._tell_topics()
         task = self._task
@@ -159,10 +164,9 @@ class PlannedPerformer:
         self._told |= grown.intersection(topics)
         self._topics.used(self._told)
 
-    def measured(self) -> None:
-        """A batch is read, written and committed elsewhere, as by executors of Spark: what it took
-        is told with it."""
-        return
+    def measured(self) -> Measured:
+        calls, errors = self._calls.read(), self._errors.read()
+        return Measured(0, 0, 0, batches=calls, errors=errors, elsewhere=True)
 
     def close(self) -> None:
         quietly(self._task.stop if self._task is not None else None, self._spec)

@@ -7,9 +7,11 @@ everything else (`Waiting`).
 
 import logging
 import random
+import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 from headgate.connector.api import (
@@ -34,7 +36,7 @@ from headgate.connector.error_handling import (
 )
 from headgate.connector.transforms import TRANSFORMS
 from headgate.ports import ConsumerRecord, ProducerRecord
-from headgate.task.messages import TaskSpec
+from headgate.task.messages import ErrorFigures, TaskSpec
 
 _log = logging.getLogger("headgate.task")
 
@@ -49,11 +51,47 @@ _KEYS: Final = {
 _JAVA_PACKAGE: Final = "org.apache.kafka.connect."
 
 
+class ErrorCounts:
+    """Counts of one run. From any thread: a sink may report records from its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now = ErrorFigures()
+
+    def failed(self, *, again: bool, logged: bool = False) -> None:
+        """An attempt at a record has failed.
+
+        Args:
+            again: another attempt follows; else the record is given up.
+        """
+        with self._lock:
+            now = self._now
+            self._now = replace(
+                now,
+                failures=now.failures + 1,
+                errors=now.errors + (not again),
+                retries=now.retries + again,
+                logged=now.logged + logged,
+                last_ms=time.time_ns() // 1_000_000,
+            )
+
+    def letters(self, written: int, refused: int = 0) -> None:
+        """Dead letters were given to the log's client, or were refused by the log."""
+        with self._lock:
+            now = self._now
+            letters, failed = now.letters + written, now.refused_letters + refused
+            self._now = replace(now, letters=letters, refused_letters=failed)
+
+    def read(self) -> ErrorFigures:
+        return self._now
+
+
 class RecordErrors:
     """`errors.*` of one task."""
 
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
+        self.counts = ErrorCounts()
         self.settings = ErrorSettings.from_config(spec.connector_config)
         config = spec.connector_config
         self._aliases = [
@@ -74,8 +112,9 @@ class RecordErrors:
     def sink_letter(
         self, raw: ConsumerRecord, error: BaseException, stage: ErrorStage, executing: str
     ) -> ProducerRecord | None:
-        """Log an error as `errors.log.*` say; the dead letter, if a queue is named."""
-        self._log(error, stage, executing, told_sink, raw)
+        """Count an error, and log it as `errors.log.*` say; the dead letter, if a queue is
+        named."""
+        self._tell(error, stage, executing, told_sink, raw)
         settings = self.settings
         if not settings.topic:
             return None
@@ -90,11 +129,12 @@ class RecordErrors:
         executing: str,
     ) -> ProducerRecord | None:
         """As `sink_letter`. None with a tolerance of none, too: the record is read again."""
-        self._log(error, stage, executing, told_source, record)
+        self._tell(error, stage, executing, told_source, record)
         settings = self.settings
         if not settings.topic or not settings.tolerate:
             return None
         failure = self._failure(error, stage, executing) if settings.headers else None
+        self.counts.letters(1)
         return source_letter(settings.topic, record, failure)
 
     def _failure(self, error: BaseException, stage: ErrorStage, executing: str) -> Failure:
@@ -102,7 +142,7 @@ class RecordErrors:
         trace = "".join(traceback.format_exception(error))
         return Failure(task.connector, task.task, stage, executing, error, trace)
 
-    def _log(
+    def _tell(
         self,
         error: BaseException,
         stage: ErrorStage,
@@ -110,6 +150,7 @@ class RecordErrors:
         tell: Callable[[Any], str],
         record: object,
     ) -> None:
+        self.counts.failed(again=False, logged=self.settings.log)
         if not self.settings.log:
             return
         told = tell(record) if self.settings.log_messages else None
@@ -136,8 +177,9 @@ class _Resume(Generic[D]):
 class Waiting(Generic[R, D]):
     """Records whose first is to be tried again: `R` as they came, `D` as they are transformed."""
 
-    def __init__(self, settings: ErrorSettings, task: object, now_ms: Callable[[], int]) -> None:
-        self._settings = settings
+    def __init__(self, errors: RecordErrors, task: object, now_ms: Callable[[], int]) -> None:
+        self._settings = errors.settings
+        self._counts = errors.counts
         self._now_ms = now_ms
         self._task = task
         self.records: Sequence[R] = ()
@@ -172,6 +214,7 @@ class Waiting(Generic[R, D]):
             _log.warning("%s: tries a record again: %s", self._task, error)
         if not self._retry.failed(now_ms):
             return False
+        self._counts.failed(again=True)
         self.records, self._resume = records[at:], _Resume(record, chain)
         self.reason = str(error) or type(error).__name__
         return True

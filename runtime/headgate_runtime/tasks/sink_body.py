@@ -1,6 +1,7 @@
 """Performs the effects of a sink task that is a member of its consumer group."""
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -137,11 +138,11 @@ class SinkPerformer:
         if self._errors.settings.reports:
             self._context.reporter = ErrantRecords(self._letters, self._errors, self._converters)
         self._waiting: Waiting[ConsumerRecord, SinkRecord] = Waiting(
-            self._errors.settings, self._spec.task, lifeline.now_ms
+            self._errors, self._spec.task, lifeline.now_ms
         )
         self._resumed: tuple[SinkRecord | None, Sequence[Any]] | None = None
         """Where to go on with the first record of those that have waited."""
-        self._meter = Meter()
+        self._meter = Meter("put")
         self._consumer: Consumer | None = None
         self._task: SinkTask | None = None
         self._interrupt: Callable[[st.BodyInput], None] = lambda _given: None
@@ -411,6 +412,8 @@ class SinkPerformer:
     def _put(self, delay_ms: int) -> st.BodyInput:
         if delay_ms:
             self._wait_paused(delay_ms)
+        count = len(self._batch) if self._arrow is None else self._arrow.count
+        began = time.monotonic()
         try:
             with long_calls.call("put"):
                 if self._arrow is not None:
@@ -419,6 +422,7 @@ class SinkPerformer:
                     self._checked_task.put(self._batch)
         except RetriableError as error:
             return st.PutRetriable(str(error) or type(error).__name__)
+        self._meter.calls.moved(count, time.monotonic() - began)
         self._note_delivered()
         return st.Delivered()
 
@@ -446,8 +450,10 @@ class SinkPerformer:
             self._covered_before = 0
             return st.OffsetsCommitted(covered, self._is_pending())
         except RetriableError as error:
+            self._meter.commit_failed()
             return st.OffsetsNotCommitted(str(error))
         except (RebalancedError, TransportError) as error:
+            self._meter.commit_failed()
             again = isinstance(error, RebalancedError)
             return st.OffsetsNotCommitted(f"{type(error).__name__}: {error}", again=again)
 
@@ -456,6 +462,7 @@ class SinkPerformer:
             self._covered_before += self._commit_some(partitions)
         except (RetriableError, RebalancedError, TransportError) as error:
             # They are another's in a moment, who reads again from the last commit.
+            self._meter.commit_failed()
             _log.warning("%s: offsets of revoked partitions: %s", self._spec.task, error)
 
     def _commit_some(self, partitions: set[TopicPartition]) -> int:
@@ -551,7 +558,9 @@ class SinkPerformer:
 
     def measured(self) -> Measured:
         """The lag is left out where it is to be looked up: `headgate up` looks itself."""
-        return self._meter.read(self._known_lag())
+        consumer = self._consumer
+        held = None if consumer is None else len(consumer.assignment())
+        return self._meter.read_sink(self._errors.counts.read(), self._known_lag(), held)
 
     def close(self) -> None:
         task, consumer = self._task, self._consumer

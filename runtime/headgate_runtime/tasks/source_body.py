@@ -118,7 +118,7 @@ class SourcePerformer:
         self._polled = False
         self._errors = RecordErrors(spec)
         self._waiting: Waiting[Item, SourceRecord] = Waiting(
-            self._errors.settings, spec.task, lifeline.now_ms
+            self._errors, spec.task, lifeline.now_ms
         )
         self._sends = self._numbered = 0
         """Records sent in this run; the producer's number of the first of the batch."""
@@ -135,7 +135,7 @@ class SourcePerformer:
         )
         self._transaction = TransactionContext() if by_connector else None
         self._context = SourceContext(lifeline, self._offsets, self._transaction)
-        self._meter = Meter()
+        self._meter = Meter("poll")
         self._producer: Producer | None = None
         self._fetching: threading.Thread | None = None
         self._task: SourceTask | None = None
@@ -279,8 +279,10 @@ class SourcePerformer:
         if not self._polled:
             self._polled = True
             self._offsets.rest()
-        quick = time.monotonic() - began < QUICK_S
+        took_s = time.monotonic() - began
+        quick = took_s < QUICK_S
         converted = self._convert(records)
+        self._meter.calls.moved(converted.given, took_s)
         self._in_a_row = self._in_a_row + 1 if quick and converted.found else 0
         if not self._spec.exactly_once and (self._settings.tolerate or not converted.skipped):
             self._tell_settled()
@@ -297,7 +299,9 @@ class SourcePerformer:
         if self._waiting.left_ms():
             return st.Polled(retriable=self._waiting.reason)
         records, self._resumed = self._waiting.take()
-        return self._convert(records)
+        converted = self._convert(records)
+        self._meter.calls.more(converted.given)
+        return converted
 
     def _convert(self, polled: Sequence[Item | SourceBatch]) -> st.Polled:
         boundaries = Boundaries(self._transaction)
@@ -570,6 +574,7 @@ class SourcePerformer:
                     self._transport.offset_log.append(records)
             except TransportError as error:
                 self._noted.tracker.put_back(ready)
+                self._meter.commit_failed()
                 return (*failed, st.CommitFailed(str(error)))
             self._meter.committed()
         quietly(self._task.commit, self._spec, "in commit()")
@@ -578,7 +583,7 @@ class SourcePerformer:
     # -- the end --
 
     def measured(self) -> Measured:
-        return self._meter.read()
+        return self._meter.read(self._errors.counts.read())
 
     def close(self) -> None:
         if isinstance(self._ahead, HeldError):

@@ -1,10 +1,7 @@
 """How long the herder's thread is busy with one thing: heartbeats and answers wait for that."""
 
-from typing import Final
-
 from headgate.herder.messages import LoopBusy
-
-WINDOW_S: Final = 60.0
+from headgate_runtime.worker.recent_max import RecentMax
 
 
 class LoopTime:
@@ -13,23 +10,12 @@ class LoopTime:
     def __init__(self) -> None:
         self._count = 0
         self._total_s = 0.0
-        self._since_s = 0.0
-        """Begin of the present window."""
-        self._longest = [0.0, 0.0]
-        """Longest command of the window before and of this one, in seconds."""
+        self._longest_s = RecentMax()
 
     def took(self, seconds: float, now_s: float) -> None:
-        self._move(now_s)
         self._count += 1
         self._total_s += seconds
-        self._longest[1] = max(self._longest[1], seconds)
+        self._longest_s.add(seconds, now_s)
 
     def read(self, now_s: float) -> LoopBusy:
-        self._move(now_s)
-        return LoopBusy(self._count, self._total_s, max(self._longest))
-
-    def _move(self, now_s: float) -> None:
-        passed = now_s - self._since_s
-        if passed >= WINDOW_S:
-            last = self._longest[1] if passed < 2 * WINDOW_S else 0.0
-            self._longest, self._since_s = [last, 0.0], now_s
+        return LoopBusy(self._count, self._total_s, self._longest_s.read(now_s))

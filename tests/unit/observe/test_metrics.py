@@ -1,20 +1,15 @@
 """What a worker's view comes to as metrics, read by Prometheus' own parser."""
 
 import dataclasses
-import re
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.herder.messages import LoopBusy, TaskView, WorkerView
+from headgate.herder.messages import LoopBusy, Rebalances, Startups, TaskView, WorkerView
 from headgate.ids import State, TaskId
-from headgate.task.messages import BatchDone, Measured
+from headgate.task.messages import BatchDone, CallFigures, ErrorFigures, Measured
 from headgate_runtime.observe.metrics import metrics
 from headgate_runtime.worker.loop_time import LoopTime
-
-PAGE = Path(__file__).resolve().parents[3] / "docs/run/metrics.md"
 
 
 def task(name: str, number: int, state: State, records: int = 0) -> TaskView:
@@ -78,7 +73,7 @@ def test_counts_of_a_worker_and_of_its_tasks() -> None:
 
 
 def test_batches_of_a_sink_that_plans_them() -> None:
-    assert not [name for name in samples([VIEW]) if "batch" in name]
+    assert not [name for name in samples([VIEW]) if "task_batch" in name or "last_batch" in name]
     batch = BatchDone(3, 200_000, 2, 1_900, 1_000)
     seen = samples(
         [dataclasses.replace(VIEW, tasks=(dataclasses.replace(VIEW.tasks[0], batch=batch),))]
@@ -91,7 +86,7 @@ def test_batches_of_a_sink_that_plans_them() -> None:
 
 
 def test_what_a_body_has_measured() -> None:
-    names = ("bytes", "commit_seconds", "lag", "offset_commit")
+    names = ("task_bytes", "commit_seconds", "lag", "offset_commit")
     assert not [name for name in samples([VIEW]) if any(each in name for each in names)]
     none_yet = dataclasses.replace(VIEW.tasks[0], measured=Measured(0, 0, 0))
     seen = samples([dataclasses.replace(VIEW, tasks=(none_yet,))])
@@ -106,6 +101,84 @@ def test_what_a_body_has_measured() -> None:
     average = "kafka_connect_connector_task_offset_commit_avg_time_ms"
     assert seen[f"{average}{{connector=lines,task=0}}"] == 250
     assert seen["headgate_task_lag_records{connector=lines,task=0}"] == 12
+
+
+def of_task(measured: Measured) -> dict[str, float]:
+    task = dataclasses.replace(VIEW.tasks[0], measured=measured)
+    found = samples([dataclasses.replace(VIEW, tasks=(task,))])
+    own = ",task=0}"
+    return {
+        name.replace("connector=lines", ""): value for name, value in found.items() if own in name
+    }
+
+
+def test_sizes_and_times_of_batches() -> None:
+    calls = CallFigures("poll", 4, 1_000, 700, 8_000, 5_000)
+    seen = of_task(Measured(0, 0, 0, batches=calls))
+    assert seen["headgate_task_batch_records_count{,task=0}"] == 4
+    assert seen["headgate_task_batch_records_sum{,task=0}"] == 1_000
+    assert seen["headgate_task_batch_records_max{,task=0}"] == 700
+    assert seen["headgate_task_batch_seconds_count{,method=poll,task=0}"] == 4
+    assert seen["headgate_task_batch_seconds_sum{,method=poll,task=0}"] == 0.008
+    assert seen["headgate_task_batch_seconds_max{,method=poll,task=0}"] == 0.005
+    assert seen["kafka_connect_connector_task_metrics_batch_size_avg{,task=0}"] == 250
+    assert seen["kafka_connect_source_task_metrics_poll_batch_avg_time_ms{,task=0}"] == 2
+    assert seen["kafka_connect_source_task_metrics_poll_batch_max_time_ms{,task=0}"] == 5
+    put = of_task(Measured(0, 0, 0, batches=dataclasses.replace(calls, method="put")))
+    assert put["kafka_connect_sink_task_metrics_put_batch_max_time_ms{,task=0}"] == 5
+    none = of_task(Measured(0, 0, 0, batches=CallFigures("put", 0, 0, 0, 0, 0)))
+    assert none["headgate_task_batch_records_count{,task=0}"] == 0
+    assert not [name for name in none if "batch_size" in name or "put_batch" in name]
+
+
+def test_errors_of_records() -> None:
+    seen = of_task(Measured(0, 0, 0, errors=ErrorFigures(6, 5, 4, 3, 2, 1, 12_345)))
+    for name, count in {
+        "record_failures": 6,
+        "record_errors": 5,
+        "record_retries": 4,
+        "logged_errors": 3,
+        "dead_letters": 2,
+        "refused_dead_letters": 1,
+    }.items():
+        assert seen[f"headgate_task_{name}_total{{,task=0}}"] == count
+    assert seen["headgate_task_last_error_timestamp_seconds{,task=0}"] == 12.345
+    head = "kafka_connect_task_error_metrics"
+    assert seen[f"{head}_total_record_failures{{,task=0}}"] == 6
+    assert seen[f"{head}_total_retries{{,task=0}}"] == 4
+    assert seen[f"{head}_deadletterqueue_produce_failures{{,task=0}}"] == 1
+    none = of_task(Measured(0, 0, 0, errors=ErrorFigures()))
+    assert not [name for name in none if "timestamp" in name]
+
+
+def test_what_is_read_and_committed_elsewhere_is_not_told() -> None:
+    seen = of_task(
+        Measured(0, 0, 0, batches=CallFigures("run_batch", 1, 1, 1, 1, 1), elsewhere=True)
+    )
+    assert "headgate_task_batch_seconds_sum{,method=run_batch,task=0}" in seen
+    assert not [name for name in seen if "task_bytes" in name or "commit_seconds" in name]
+
+
+def test_rebalances_and_starts() -> None:
+    times, starts = Rebalances(4, 2_000, 900, 1_000), Startups(1, 2, 3, 4)
+    seen = samples([dataclasses.replace(VIEW, rebalance_times=times, startups=starts)])
+    assert seen["headgate_worker_rebalance_seconds_count{}"] == 4
+    assert seen["headgate_worker_rebalance_seconds_sum{}"] == 2
+    assert seen["headgate_worker_rebalance_longest_seconds{}"] == 0.9
+    assert seen["headgate_worker_since_rebalance_seconds{}"] == 2
+    assert seen["headgate_worker_rebalancing{}"] == 0
+    rounds = "kafka_connect_connect_worker_rebalance_metrics"
+    assert seen[f"{rounds}_rebalance_avg_time_ms{{}}"] == 500
+    assert seen[f"{rounds}_time_since_last_rebalance_ms{{}}"] == 2_000
+    assert seen["headgate_worker_connector_starts_total{}"] == 1
+    assert seen["headgate_worker_failed_connector_starts_total{}"] == 2
+    assert seen["headgate_worker_task_starts_total{}"] == 3
+    assert seen["headgate_worker_failed_task_starts_total{}"] == 4
+    head = "kafka_connect_connect_worker_metrics"
+    assert seen[f"{head}_task_startup_failure_total{{connector=aggregate}}"] == 4
+    under_way = dataclasses.replace(VIEW, rebalance_times=Rebalances(began_ms=5))
+    assert samples([under_way])["headgate_worker_rebalancing{}"] == 1
+    assert not [name for name in samples([VIEW]) if "since_" in name or "avg" in name]
 
 
 def test_a_call_that_has_not_returned() -> None:
@@ -164,26 +237,3 @@ def test_workers_are_told_apart() -> None:
     assert 'headgate_worker_leader{worker="w:1"} 1.0' in text
     assert 'headgate_worker_leader{worker="w:2"} 0.0' in text
     assert text.count("# TYPE headgate_worker_leader gauge") == 1
-
-
-def test_the_page_has_each_name_and_no_other() -> None:
-    """``also `_files` `` stands for the name before it with another ending, or another state."""
-    batch = BatchDone(3, 1, 1, 1, 1)
-    measured = Measured(1, 1, 1, 1)
-    more: Any = {"batch": batch, "call": "poll", "call_since_ms": 0, "measured": measured}
-    tasks = (dataclasses.replace(VIEW.tasks[0], **more),)
-    view = dataclasses.replace(VIEW, tasks=tasks, loop=LoopBusy(1, 1, 1))
-    seen = {name.partition("{")[0] for name in samples([view], {"sink": 1})}
-    told: set[str] = set()
-    for row in re.findall(r"^\| (.*) \| (.*) \| .* \|$", PAGE.read_text(), re.MULTILINE):
-        for cell in row:
-            names = [name.partition("{")[0] for name in re.findall(r"`([^`]+)`", cell)]
-            whole = [name for name in names if not name.startswith("_")]
-            told.update(whole)
-            for ending in (name for name in names if name.startswith("_")):
-                told.add(
-                    whole[0].replace("_running_", ending)
-                    if ending.endswith("_")
-                    else whole[0].rpartition("_")[0] + ending
-                )
-    assert told == seen
