@@ -86,9 +86,9 @@ class Backend(Protocol):
         ...
 
     async def group(self, timeout_ms: int) -> Json:
-        """As `cluster`, with all workers that are known. One that was not asked has a view of None,
-        and tells instead "member", "leader", "generation" and "counts" of connectors and tasks.
-        "others_unknown" says why others are not told."""
+        """As `cluster`, with all workers that are known. One that does not tell has a view of None
+        and "unknown", which says why; and "member", "leader", "generation" and "counts" of
+        connectors and tasks. "others_unknown" says why others are not told."""
         ...
 
     def watch(self, touched: Touched | None) -> None:

@@ -20,6 +20,11 @@ log = logging.getLogger(__name__)
 
 WATCHES_MAX: Final = 1_000
 LOOK_S: Final = 0.5
+OTHERS_S: Final = 5.0
+"""How often other workers are asked, where the backend has to ask them. They are as they were told
+last meanwhile."""
+ASKED_S: Final = 0.05
+"""Time between two looks whether the others were asked for the first time."""
 SILENCE_S: Final = 10.0
 """After so long without a change a response says that the watch lives."""
 FIRST_S: Final = 15.0
@@ -36,6 +41,8 @@ class ClusterHub:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._now = pb.Cluster()
+        self._others: list[pb.Worker] | None = None
+        """Members of the group, of which `Backend.cluster` may not tell; None: not asked yet."""
         self._looks = 0
         """How often the cluster was looked at."""
         self._error = ""
@@ -80,7 +87,7 @@ class ClusterHub:
             self._watching -= 1
             if not self._watching and self._follower is not None:
                 self._follower.cancel()
-                self._follower = None
+                self._follower, self._others = None, None
 
     async def _look_after(self, looks: int) -> None:
         try:
@@ -104,9 +111,31 @@ class ClusterHub:
             raise RefusedError(MEANINGS[ErrorKind.NOT_READY], ENDS)
 
     async def _follow(self) -> None:
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._follow_others())
+            both.create_task(self._follow_own())
+
+    async def _follow_others(self) -> None:
+        """A worker that does not answer must not keep the looks at this one waiting."""
         while True:
             try:
+                found = messages.cluster(await self._backend.group(ASK_MS)).workers
+                self._others = [each for each in found if each.member]
+            except Exception as error:  # the looks at this worker tell what is wrong
+                log.debug("the other workers of the watched cluster: %s", error)
+                self._others = self._others or []
+            await asyncio.sleep(OTHERS_S)
+
+    async def _follow_own(self) -> None:
+        while True:
+            if self._others is None:
+                await asyncio.sleep(ASKED_S)
+                continue
+            try:
                 found = messages.cluster(await self._backend.cluster(ASK_MS))
+                own = {each.worker_id for each in found.workers}
+                others = [each for each in self._others if each.worker_id not in own]
+                found.workers.extend(others)
             except Exception as error:  # who watches waits for the next look
                 again, self._error = self._error, str(error) or type(error).__name__
                 quiet = isinstance(error, TooManyError) or self._error == again

@@ -315,6 +315,7 @@ def _worker(raw: Mapping[str, Any]) -> cluster_pb2.Worker:
     made = cluster_pb2.Worker(worker_id=text(raw["worker_id"]), url=text(raw["url"]))
     made.member = raw.get("member", False)
     if view is None:
+        made.unknown = text(raw.get("unknown", ""))
         made.leader = raw.get("leader", False)
         made.generation = raw.get("generation", -1)
         made.connector_count, made.task_count = raw.get("counts", (0, 0))
@@ -337,7 +338,11 @@ def _worker(raw: Mapping[str, Any]) -> cluster_pb2.Worker:
             made.batches.add(task=_task_name(task), **numbers)
         if (since := task.get("call_since_ms")) is not None:
             took_ms = max(view["now_ms"] - since, 0)
-            made.long_calls.add(task=_task_name(task), method=task["call"], took_ms=took_ms)
+            of = {"task": _task_name(task), "connector": _connector_of(task)}
+            made.long_calls.add(method=text(task["call"]), took_ms=took_ms, **of)
+    for call in view.get("connector_calls", ()):
+        connector_name, method = text(call["connector"]), text(call["method"])
+        made.long_calls.add(connector=connector_name, method=method, took_ms=call["took_ms"])
     return made
 
 
@@ -362,6 +367,11 @@ def _task_name(view: Mapping[str, Any]) -> str:
         return text(f"{task['connector']}-{task['task']}")
     connector_name, number = task
     return text(f"{connector_name}-{number}")
+
+
+def _connector_of(view: Mapping[str, Any]) -> str:
+    task = view["task"]
+    return text(task["connector"] if isinstance(task, Mapping) else task[0])
 
 
 def config_key(raw: Mapping[str, Any]) -> cluster_pb2.ConfigKey:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from headgate.herder.views import LoopBusy
+from headgate.herder.views import ConnectorCall, LoopBusy
 from headgate.ids import TargetState, TaskId
 from headgate.task.messages import TaskKind
 from headgate.topics.config_events import Config
@@ -125,6 +125,8 @@ class DescribeWorker:
     a mark. None: all."""
     loop: LoopBusy | None = None
     """`WorkerView.loop`. Whoever serves the herder that is asked puts it in."""
+    connector_calls: tuple[ConnectorCall, ...] = ()
+    """Likewise."""
 
 
 # -- reads: Connect's JSON bodies as plain data, from what this worker has read --

@@ -221,7 +221,12 @@ class Herder:
         touched, self._touched = tuple(self._touched), {}
         return touched
 
-    def view(self, seen: str | None = None, loop: m.LoopBusy | None = None) -> m.WorkerView:
+    def view(
+        self,
+        seen: str | None = None,
+        loop: m.LoopBusy | None = None,
+        connector_calls: tuple[m.ConnectorCall, ...] = (),
+    ) -> m.WorkerView:
         """The arguments are as in `DescribeWorker`."""
         membership, pending = self._ctx.membership, self._pending()
         news = self._ctx.news
@@ -251,6 +256,7 @@ class Herder:
             loop=loop,
             rebalance_times=self._work.times.read(),
             startups=m.Startups(*self._connectors.startups, *self._tasks.startups),
+            connector_calls=connector_calls,
         )
 
     def _pending(self) -> tuple[str, ...]:
@@ -294,8 +300,9 @@ class Herder:
                 self._work.on_group_answered(response)
             case m.CoordinatorLost(reason):
                 self._work.on_coordinator_lost(reason)
-            case m.Called(call_id, m.DescribeWorker(seen, loop)):
-                self._ctx.emit(m.Answer(call_id, m.Success(wire.plain(self.view(seen, loop)))))
+            case m.Called(call_id, m.DescribeWorker(seen, loop, calls)):
+                shown = wire.plain(self.view(seen, loop, calls))
+                self._ctx.emit(m.Answer(call_id, m.Success(shown)))
             case m.Called():
                 self._requests.on_called(command)
             case m.PeerAnswered(token, result):

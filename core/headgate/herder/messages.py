@@ -62,6 +62,7 @@ from headgate.herder.calls import SetTargetState as SetTargetState
 from headgate.herder.calls import ShowConnector as ShowConnector
 from headgate.herder.calls import ShowConnectors as ShowConnectors
 from headgate.herder.calls import Success as Success
+from headgate.herder.views import ConnectorCall as ConnectorCall
 from headgate.herder.views import LoopBusy as LoopBusy
 from headgate.herder.views import Rebalances as Rebalances
 from headgate.herder.views import Startups as Startups

@@ -60,6 +60,17 @@ class LoopBusy:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectorCall:
+    """A method of a connector, not of a task, that has not returned for long."""
+
+    connector: str
+    method: str
+    """``start``, ``task_configs``, ``stop`` or ``validate``."""
+    took_ms: int
+    """How long it has taken by now."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rebalances:
     """How long the rebalances of a worker took. Times are of the worker's monotonic clock."""
 
@@ -123,6 +134,7 @@ class WorkerView:
     """None: whoever serves the herder does not measure it."""
     rebalance_times: Rebalances = Rebalances()
     startups: Startups = Startups()
+    connector_calls: tuple[ConnectorCall, ...] = ()
 
     def quiet_ms(self, task: TaskView) -> int | None:
         """Time since the run of one of `tasks` last moved records, or began; None: it has not

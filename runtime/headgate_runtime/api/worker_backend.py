@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from headgate import wire
 from headgate.herder.messages import (
     Call,
     DescribeGroup,
@@ -12,7 +13,9 @@ from headgate.herder.messages import (
     Failure,
     Result,
     Success,
+    WorkerView,
 )
+from headgate_runtime.api.others import Others
 from headgate_runtime.api.threads import on_thread
 from headgate_runtime.plugins.rest import RestPlugins
 from headgate_runtime.worker.daemon_threads import DaemonThreads
@@ -46,6 +49,7 @@ class WorkerBackend:
         self._rest = rest
         self._root = root
         self._threads = DaemonThreads(THREADS, "plugins")
+        self._others = Others()
         self._worker: Worker | None = None
         self.plugins = plugins
         self.loggers = loggers
@@ -85,7 +89,7 @@ class WorkerBackend:
         return {**self._root, "group_id": group, "workers": [worker]}
 
     async def group(self, timeout_ms: int) -> Mapping[str, Any]:
-        """`cluster`, and the others of the group by their leader's last round."""
+        """`cluster`, and the others of the group: each by itself, or by the leader's last round."""
         found = dict(await self.cluster(timeout_ms))
         (own,) = found["workers"]
         if own["view"] is None or not own["view"]["leader"]:
@@ -96,7 +100,11 @@ class WorkerBackend:
             return {**found, "others_unknown": WITHOUT_GROUP if unknown else asked.message}
         group: Any = asked.value
         own["member"] = any(each["url"] == own["url"] for each in group["members"])
-        others = [_member(each, group) for each in group["members"] if each["url"] != own["url"]]
+        told = [each for each in group["members"] if each["url"] != own["url"]]
+        assert self._worker is not None
+        ask = self._worker.transport.peers.call
+        views = await self._others.views(ask, [each["url"] for each in told])
+        others = [_member(each, group, views[each["url"]]) for each in told]
         workers = sorted([own, *others], key=lambda each: each["worker_id"])
         return {**found, "workers": workers}
 
@@ -105,12 +113,16 @@ class WorkerBackend:
             self._worker.watch_connectors(touched)
 
 
-def _member(told: Mapping[str, Any], group: Mapping[str, Any]) -> Mapping[str, Any]:
+def _member(
+    told: Mapping[str, Any], group: Mapping[str, Any], view: WorkerView | str
+) -> Mapping[str, Any]:
     """One worker as `headgate_grpc.backend.Backend.group` tells of it."""
+    known = None if isinstance(view, str) else view
     return {
-        "worker_id": urlsplit(told["url"]).netloc,
+        "worker_id": urlsplit(told["url"]).netloc if known is None else known.worker_id,
         "url": told["url"],
-        "view": None,
+        "view": None if known is None else wire.plain(known),
+        "unknown": "" if known is not None else view,
         "member": True,
         "leader": told["url"] == group["leader"],
         "generation": group["generation"],

@@ -66,6 +66,10 @@ def families(views: Sequence[WorkerView], lag: LAG) -> Iterator[Metric]:
         for connector, state in view.connectors.items():
             labels = {"worker": view.worker_id, "connector": connector}
             _one_hot(table, "headgate_connector_state", labels, state)
+        for call in view.connector_calls:
+            text = "Seconds that a method of the connector itself has not returned for."
+            labels = {"worker": view.worker_id, "connector": call.connector, "method": call.method}
+            table.gauge("headgate_connector_call_seconds", text, labels, call.took_ms / 1000)
         connect_names.add_worker(table, view)
         for task in view.tasks:
             _task(table, view, task)

@@ -76,7 +76,11 @@ def status(url: Url = None, output: Format = Output.TABLE) -> None:
         work = remote.work(cluster, rows)
         if output is Output.JSON:
             shown = [show.plain(row) for row in rows]
-            told = {"batches": work.batches, "long_calls": work.long_calls}
+            told = {
+                "batches": work.batches,
+                "long_calls": work.long_calls,
+                "calls_unknown": work.unknown,
+            }
             say(show.as_json({**cluster, "connectors": shown, **told}))
         else:
             say(show.status(cluster, rows, remote.where, work))

@@ -92,7 +92,9 @@ def show_connector(
         shown = []
         for row in rows:
             lines = [show.one_connector(row, with_task_configs=tasks_config)]
-            lines += [*show.long_calls(work, row.name), *show.set_aside(cluster, row.name)]
+            workers = {row.worker, *(task.worker for task in row.tasks)}
+            lines += [*show.long_calls(work, row.name), *show.unknown_calls(work, workers)]
+            lines += show.set_aside(cluster, row.name)
             shown.append("\n".join(lines))
         say("\n\n".join(shown))
 

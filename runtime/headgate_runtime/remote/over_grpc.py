@@ -43,7 +43,10 @@ def _batch(found: cluster_pb2.TaskBatch) -> dict[str, Any]:
 
 
 def _call(found: cluster_pb2.LongCall) -> dict[str, Any]:
-    return {"task": found.task, "method": found.method, "took_ms": found.took_ms}
+    # An older worker tells the task alone.
+    connector = found.connector or found.task.rpartition("-")[0]
+    task = {"task": found.task, "connector": connector}
+    return {**task, "method": found.method, "took_ms": found.took_ms}
 
 
 class GrpcRemote:
@@ -85,6 +88,7 @@ class GrpcRemote:
                 ],
                 "batches": [_batch(one) for one in each.batches],
                 "long_calls": [_call(one) for one in each.long_calls],
+                "unknown": each.unknown,
             }
             for each in found.workers
         ]
@@ -101,6 +105,7 @@ class GrpcRemote:
         return Work(
             [batch for worker in workers for batch in worker["batches"]],
             [call for worker in workers for call in worker["long_calls"]],
+            {each["worker_id"]: each["unknown"] for each in workers if each["unknown"]},
         )
 
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:

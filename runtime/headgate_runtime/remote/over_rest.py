@@ -94,27 +94,40 @@ class RestRemote:
 
     def work(self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]) -> Work:
         scheme = self.where.partition("://")[0]
-        owners = sorted({task.worker for row in rows for task in row.tasks if task.worker})
+        owners = sorted(
+            {task.worker for row in rows for task in row.tasks if task.worker}
+            | {worker["worker_id"] for worker in cluster["workers"]}
+        )
         batches: list[Mapping[str, Any]] = []
         calls: list[Mapping[str, Any]] = []
-        for view in filter(None, (self._view(f"{scheme}://{owner}") for owner in owners)):
+        unknown: dict[str, str] = {}
+        for owner in owners:
+            view = self._view(f"{scheme}://{owner}")
+            if isinstance(view, str):
+                unknown[owner] = view
+                continue
+            for own in view.connector_calls:
+                told = {"task": "", "connector": own.connector, "method": own.method}
+                calls.append({**told, "took_ms": own.took_ms})
             for task in view.tasks:
                 if task.batch is not None:
                     batches.append({"task": str(task.task), **asdict(task.batch)})
                 if (took_ms := view.call_ms(task)) is not None:
-                    told = {"task": str(task.task), "method": task.call, "took_ms": took_ms}
-                    calls.append(told)
-        return Work(batches, calls)
+                    told = {"task": str(task.task), "connector": task.task.connector}
+                    calls.append({**told, "method": task.call, "took_ms": took_ms})
+        return Work(batches, calls, unknown)
 
-    def _view(self, url: str) -> m.WorkerView | None:
-        """None of a Java worker, nor of one that does not answer."""
+    def _view(self, url: str) -> m.WorkerView | str:
+        """Why it is not known, of a Java worker and of one that does not answer."""
         try:
             answer = self._pool.request(
                 "GET", f"{url}/headgate/worker", headers=list(_HEADERS), extensions=_SHORT
             )
             view: m.WorkerView = wire.from_plain(m.WorkerView, json.loads(answer.content))
-        except (httpcore.NetworkError, httpcore.TimeoutException, ValueError, wire.WireError):
-            return None
+        except (httpcore.NetworkError, httpcore.TimeoutException) as error:
+            return f"it does not answer: {type(error).__name__}"
+        except (ValueError, wire.WireError):
+            return "it is a Java worker or another Headgate, which does not tell"
         return view
 
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:

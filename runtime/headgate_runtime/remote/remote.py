@@ -108,7 +108,10 @@ class Work:
     batches: Sequence[Mapping[str, Any]] = ()
     """The last batches of tasks that commit planned ones, each as `BatchDone` with its task."""
     long_calls: Sequence[Mapping[str, Any]] = ()
-    """Calls into connectors that have not returned for long: ``task``, ``method``, ``took_ms``."""
+    """Calls into connectors that have not returned for long: ``task``, empty where it is the
+    connector's own, ``connector``, ``method``, ``took_ms``."""
+    unknown: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Workers that do not tell what their tasks are at, each with the reason."""
 
 
 NO_WORK: Final = Work()

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -174,7 +174,7 @@ def status(
                 worker_state(each),
                 str(each["connector_count"]),
                 str(each["task_count"]),
-                "; ".join(each["pending"]) or ("nothing" if each["answers"] else "not asked"),
+                "; ".join(each["pending"]) or ("nothing" if each["answers"] else "not known"),
             )
             for each in workers
         )
@@ -185,7 +185,7 @@ def status(
     if work.batches:
         told = sorted((str(each["task"]), str(_batch(each))) for each in work.batches)
         lines += ["", table(("TASK", "LAST BATCH"), told)]
-    if calls := long_calls(work):
+    if calls := [*long_calls(work), *unknown_calls(work)]:
         lines += ["", *calls]
     failed = [row.name for row in rows if row.failed]
     if failed:
@@ -241,10 +241,19 @@ def set_aside(cluster: Mapping[str, Any], connector: str | None = None) -> list[
 def long_calls(work: Work, connector: str | None = None) -> list[str]:
     """Calls that have not returned for long, a line each: into one connector, or into all."""
     return [
-        f"{each['task']} is in {each['method']} for {each['took_ms'] // 1000:,} s; the log of its "
-        "worker says where"
-        for each in sorted(work.long_calls, key=lambda each: str(each["task"]))
-        if connector in (None, each["task"].rpartition("-")[0])
+        f"{each['task'] or each['connector']} is in {each['method']} for "
+        f"{each['took_ms'] // 1000:,} s; the log of its worker says where"
+        for each in sorted(work.long_calls, key=lambda each: (each["connector"], each["task"]))
+        if connector in (None, each["connector"])
+    ]
+
+
+def unknown_calls(work: Work, workers: Collection[str] | None = None) -> list[str]:
+    """Workers of which it is not known whether calls return, a line each; of these, or of all."""
+    return [
+        f"whether calls into connectors return on {worker} is not known: {reason}"
+        for worker, reason in sorted(work.unknown.items())
+        if workers is None or worker in workers
     ]
 
 

@@ -45,9 +45,10 @@ class _Call:
     """The worker knows of it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Body:
-    task: TaskId
+    of: TaskId | str
+    """The task, or the connector."""
     report: Callable[[LongCall], None]
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while `call` changes and while it is told: so what is told last is true."""
@@ -63,19 +64,19 @@ class _Watch:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._bodies: list[_Body] = []
+        self._bodies: dict[_Body, None] = {}
         self._looks = False
 
     def add(self, body: _Body) -> None:
         with self._changed:
-            self._bodies.append(body)
+            self._bodies[body] = None
             if not self._looks:
                 self._looks = True
                 threading.Thread(target=self._run, name="headgate-long-calls", daemon=True).start()
 
     def remove(self, body: _Body) -> None:
         with self._changed:
-            self._bodies.remove(body)
+            del self._bodies[body]
             self._changed.notify_all()
 
     def _run(self) -> None:
@@ -104,9 +105,10 @@ os.register_at_fork(after_in_child=_forked)
 
 
 @contextmanager
-def watched(task: TaskId, report: Callable[[LongCall], None]) -> Iterator[None]:
-    """Inside, calls of this thread are looked at. `report` is told by another thread, too."""
-    body = _Body(task, report)
+def watched(of: TaskId | str, report: Callable[[LongCall], None]) -> Iterator[None]:
+    """Inside, calls of this thread are looked at, as those of a task or of the connector of this
+    name. `report` is told by another thread, too."""
+    body = _Body(of, report)
     _here.body = body
     _watch.add(body)
     try:
@@ -179,10 +181,10 @@ def _warn(body: _Body, under_way: _Call, taken_s: float) -> None:
     # The stack is part of the text: so it travels from the task's process to the worker's log.
     _log.warning(
         "%s: in %s for %.0f s%s%s%s",
-        *(body.task, under_way.name, taken_s, _place(stack)),
+        *(body.of, under_way.name, taken_s, _place(stack)),
         _POLL_HINT if under_way.name == "poll" else "",
         "\n" + "".join(traceback.format_list(stack)).rstrip() if stack else "",
-        extra=subject(body.task),
+        extra=subject(body.of),
     )
 
 
@@ -197,4 +199,4 @@ def _place(stack: traceback.StackSummary) -> str:
 def _went_on(body: _Body, ended: _Call) -> None:
     taken_s = time.monotonic() - ended.since_s
     body.usual_s = max(body.usual_s, 2 * taken_s)
-    _log.info("%s: %s went on after %.0f s", body.task, ended.name, taken_s)
+    _log.info("%s: %s went on after %.0f s", body.of, ended.name, taken_s)

@@ -27,7 +27,7 @@ from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
 from headgate_runtime.tasks.measuring import Calls
-from headgate_runtime.tasks.quietly import quietly
+from headgate_runtime.tasks.quietly import call_quietly, quietly
 from headgate_runtime.tasks.record_errors import RecordErrors
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.used_topics import UsedTopics
@@ -169,6 +169,6 @@ class PlannedPerformer:
         return Measured(0, 0, 0, batches=calls, errors=errors, elsewhere=True)
 
     def close(self) -> None:
-        quietly(self._task.stop if self._task is not None else None, self._spec)
+        call_quietly("stop", getattr(self._task, "stop", None), self._spec)
         quietly(self._letters.close, self._spec)
         quietly(self._transport.close, self._spec)

@@ -30,7 +30,7 @@ from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantReco
 from headgate_runtime.tasks.lifeline import BodyLifeline
 from headgate_runtime.tasks.measuring import Meter
 from headgate_runtime.tasks.polled_records import check_safe_offsets
-from headgate_runtime.tasks.quietly import quietly
+from headgate_runtime.tasks.quietly import call_quietly, quietly
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
 from headgate_runtime.tasks.sink_batches import Change, batches_flow, log_records, sink_batch
 from headgate_runtime.tasks.sink_lag import KnowsEnds, partition_lag
@@ -127,6 +127,9 @@ class SinkPerformer:
         self._spec = lifeline.spec
         self._lifeline = lifeline
         self._class = task_class
+        plain = task_class.pre_commit is SinkTask.pre_commit
+        self._commit_method = "flush" if plain else "pre_commit"
+        """What of the task takes its time before a commit: the one calls the other."""
         self.machine = SinkMachine(SinkSettings.from_spec(self._spec))
         self._converters = tools.converters(self._spec)
         self._transforms = tools.transforms(self._spec)
@@ -189,7 +192,8 @@ class SinkPerformer:
             case st.OpenPartitions(partitions):
                 self._open.update(partitions)
                 self._settle_pauses()
-                self._checked_task.open(partitions)
+                with long_calls.call("open"):
+                    self._checked_task.open(partitions)
                 # The poll that brought them goes on to fetch: from where the task wants them.
                 self._seek(partitions)
                 return self._context.take_asked()
@@ -474,7 +478,7 @@ class SinkPerformer:
         given = {tp: offset for tp, offset in self._delivered.items() if tp in partitions}
         if not given:
             return 0
-        with long_calls.call("flush"), self._meter.waiting():
+        with long_calls.call(self._commit_method), self._meter.waiting():
             safe = self._checked_task.pre_commit(given)
         check_safe_offsets(self._checked_task, safe)
         changed = {
@@ -517,7 +521,8 @@ class SinkPerformer:
         if self._arrow is not None and (self._arrow.topic, self._arrow.partition) in gone:
             self._arrow = None
         if opened:
-            self._checked_task.close(opened)
+            with long_calls.call("close"):
+                self._checked_task.close(opened)
         for partition in gone:
             # Another owner may be far beyond it when the partition comes back.
             self._context.seeks.pop(partition, None)
@@ -566,8 +571,8 @@ class SinkPerformer:
         task, consumer = self._task, self._consumer
         if task is not None:
             if self._open:
-                quietly(lambda: task.close(sorted(self._open)), self._spec)
-            quietly(task.stop, self._spec)
+                call_quietly("close", lambda: task.close(sorted(self._open)), self._spec)
+            call_quietly("stop", task.stop, self._spec)
         if consumer is not None:
             # Leaving revokes what it holds: that was settled before, and the machine has ended.
             quietly(lambda: consumer.on_rebalance(lambda _g: None, lambda _g: None), self._spec)

@@ -56,7 +56,7 @@ from headgate_runtime.tasks.polled_records import (
     polled_items,
     sent_time,
 )
-from headgate_runtime.tasks.quietly import quietly
+from headgate_runtime.tasks.quietly import call_quietly, quietly
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
 from headgate_runtime.tasks.refused_records import named, position, refusal
 from headgate_runtime.tasks.sent_offsets import SentOffsets
@@ -504,7 +504,7 @@ class SourcePerformer:
             raise
         self._topics.committed()
         self._tell_settled()
-        quietly(self._task.commit, self._spec, "in commit()")
+        call_quietly("commit", self._task.commit, self._spec)
         return st.Committed(ahead=self._ahead is not None)
 
     def _tell_settled(self) -> None:
@@ -513,12 +513,11 @@ class SourcePerformer:
             return
         assert self._producer is not None
         assert self._task is not None
-        for record, metadata in self._unsettled.settled(self._producer.places()):
-            quietly(
-                partial(self._task.commit_record, record, metadata),
-                self._spec,
-                "in commit_record()",
-            )
+        settled = self._unsettled.settled(self._producer.places())
+        with long_calls.call("commit_record"):
+            for record, metadata in settled:
+                call = partial(self._task.commit_record, record, metadata)
+                quietly(call, self._spec, "in commit_record()")
 
     def _commit_pending(self) -> None:
         assert self._producer is not None
@@ -577,7 +576,7 @@ class SourcePerformer:
                 self._meter.commit_failed()
                 return (*failed, st.CommitFailed(str(error)))
             self._meter.committed()
-        quietly(self._task.commit, self._spec, "in commit()")
+        call_quietly("commit", self._task.commit, self._spec)
         return (*failed, st.Committed(self._noted.tracker.outstanding))
 
     # -- the end --
@@ -588,7 +587,7 @@ class SourcePerformer:
     def close(self) -> None:
         if isinstance(self._ahead, HeldError):
             self._ahead.drop()
-        quietly(self._task.stop if self._task is not None else None, self._spec)
+        call_quietly("stop", getattr(self._task, "stop", None), self._spec)
         producer = self._producer
         if producer is not None:
             if self._spec.exactly_once and self._noted.pending:

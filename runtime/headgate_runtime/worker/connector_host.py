@@ -36,6 +36,8 @@ from headgate_runtime.config.transformer import (
     WorkerConfigTransformer,
 )
 from headgate_runtime.plugins.find import find_connector
+from headgate_runtime.tasks import long_calls
+from headgate_runtime.worker.connector_calls import ConnectorCalls
 from headgate_runtime.worker.log_format import work_on
 
 log = logging.getLogger(__name__)
@@ -105,13 +107,16 @@ class ConnectorHost:
         offsets: Offsets,
         transformer: WorkerConfigTransformer = NO_PROVIDERS,
         configs_bytes: int = 33_554_432,
+        calls: ConnectorCalls | None = None,
     ) -> None:
         """
         Args:
+            calls: told of calls that do not return.
             transformer: of what configs refer to.
             configs_bytes: how much text the task configs of one connector may have together.
         """
         self._configs_bytes = configs_bytes
+        self._calls = calls or ConnectorCalls()
         self._post = post
         self._offsets = offsets
         self._transformer = transformer
@@ -162,8 +167,9 @@ class ConnectorHost:
 
     def _serve(self, instance: _Instance) -> None:
         work_on(instance.name)
-        while (call := instance.calls.get()) is not None:
-            call()
+        with self._calls.watched(instance.name):
+            while (call := instance.calls.get()) is not None:
+                call()
 
     def _start(self, instance: _Instance) -> None:
         try:
@@ -175,7 +181,8 @@ class ConnectorHost:
             is_source = issubclass(kind, SourceConnector)
             offsets = partial(self._offsets, instance.name, config) if is_source else None
             connector.context = _Context(instance, self._post, offsets)
-            connector.start(config)
+            with long_calls.call("start"):
+                connector.start(config)
             instance.connector = connector
         except BaseException as error:  # connector code may raise anything, SystemExit too
             failed = _failed(instance, error)
@@ -196,7 +203,8 @@ class ConnectorHost:
         try:
             resolved = self._resolved_now(instance)
             limit = effect.tasks_max if resolved is None else resolved.tasks_max
-            configs = _task_configs(connector, limit, self._configs_bytes)
+            with long_calls.call("task_configs"):
+                configs = _task_configs(connector, limit, self._configs_bytes)
         except BaseException as error:  # as at its start
             text = instance.resolved.hide(_line(error))
             log.info("connector %s gave no task configs: %s", instance.name, text)
@@ -223,7 +231,8 @@ class ConnectorHost:
         error: str | None = None
         if instance.connector is not None:
             try:
-                instance.connector.stop()
+                with long_calls.call("stop"):
+                    instance.connector.stop()
             except BaseException as raised:  # as at its start
                 error = instance.resolved.hide(_line(raised))
                 log.warning("connector %s failed to stop: %s", instance.name, error)

@@ -347,7 +347,9 @@ class Worker:
         for incoming in calls:
             call = incoming.call
             if isinstance(call, DescribeWorker):
-                call = replace(call, loop=self._loop_time.read(time.monotonic()))
+                busy = self._loop_time.read(time.monotonic())
+                calls = self._performer.connector_calls.read()
+                call = replace(call, loop=busy, connector_calls=calls)
             deadline = self._clock.now_ms() + incoming.deadline_ms_left
             self._handle(Called(incoming.call_id, call, incoming.hops, deadline))
         return bool(calls)

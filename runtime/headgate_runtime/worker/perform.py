@@ -25,11 +25,13 @@ from headgate_runtime.config.transformer import WorkerConfigTransformer
 from headgate_runtime.plugins.threads import HangError, PluginThreads
 from headgate_runtime.plugins.validation import config_error
 from headgate_runtime.spark.launcher import HOST, spark_launcher
+from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.resolving_runner import ResolvingRunner
 from headgate_runtime.tasks.select import make_runner
 from headgate_runtime.tasks.server import LOOPBACK
 from headgate_runtime.transports.select import ADAPTERS, Transport, open_task_transport
 from headgate_runtime.worker.config import WorkerConfig, transport_settings
+from headgate_runtime.worker.connector_calls import ConnectorCalls
 from headgate_runtime.worker.connector_host import ConnectorHost
 from headgate_runtime.worker.connector_offsets import ConnectorOffsets
 from headgate_runtime.worker.daemon_threads import DaemonThreads
@@ -91,8 +93,13 @@ class Performer:
         self._offsets = ConnectorOffsets(
             self._transport_settings, settings, still_ours, transformer
         )
+        self.connector_calls = ConnectorCalls()
         self._connectors = ConnectorHost(
-            post, self._offset_reader, transformer, settings["headgate.rest.task.configs.max.bytes"]
+            post,
+            self._offset_reader,
+            transformer,
+            settings["headgate.rest.task.configs.max.bytes"],
+            self.connector_calls,
         )
         self._loggers = loggers
         runner = _runner(config, settings, report, alive)
@@ -199,7 +206,8 @@ class Performer:
     # -- connectors and tasks --
 
     def validate(self, name: str, config: Mapping[str, str | None]) -> tuple[str, ...]:
-        error = config_error(name, config, self._settings, self._transformer)
+        with self.connector_calls.watched(name), long_calls.call("validate"):
+            error = config_error(name, config, self._settings, self._transformer)
         return () if error is None else (error,)
 
     def start_connector(self, effect: m.StartConnector) -> None:

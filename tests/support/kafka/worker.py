@@ -13,6 +13,7 @@ from support.kafka.cluster import await_true
 
 from headgate.ports import Fencer
 from headgate_runtime.command.worker import (
+    Grpc,
     Stop,
     checked_file,
     listening,
@@ -47,6 +48,8 @@ class KafkaWorker:
     rest: Rest
     url: str
     fencer: HeldFencer
+    grpc: str = ""
+    """Address of its gRPC API; empty: it has none."""
 
     @property
     def leads(self) -> bool:
@@ -112,7 +115,8 @@ def kafka_worker(folder: Path, address: str, group: str, **more: str) -> Iterato
         )
         thread.start()
         client = Rest(rest.service.url.rstrip("/"))
-        made = KafkaWorker(worker, client, rest.service.url, fencer)
+        bound = grpc._server.bound if isinstance(grpc, Grpc) else ()
+        made = KafkaWorker(worker, client, rest.service.url, fencer, *map(str, bound[:1]))
         try:
             await_true("member", lambda: worker.herder.view().settled, 30)
             yield made

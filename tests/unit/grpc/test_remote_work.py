@@ -3,6 +3,7 @@ and calls that do not return."""
 
 import json
 import re
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from support.grpc.worker import grpc_worker
 
 from headgate import wire
+from headgate.connector.api import SourceConnector
+from headgate.connector.config import ConfigDef
 from headgate.herder import messages as m
 from headgate.ids import TargetState
 from headgate_runtime.observe.metrics import metrics
@@ -97,3 +100,53 @@ def await_call(remote: Remote, count: int) -> None:
     while len(remote.work(remote.cluster(), remote.rows()).long_calls) != count:
         assert time.monotonic() < deadline, remote.rows()
         time.sleep(0.05)
+
+
+class HangingConnector(SourceConnector):
+    """Hangs where it is told to until there is a ``file``."""
+
+    hangs: str
+    file: Path
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        cls.hang("validate")
+        return ConfigDef()
+
+    def start(self, config: object) -> None:
+        self.hang("start")
+
+    @classmethod
+    def hang(cls, method: str) -> None:
+        while cls.hangs == method and not cls.file.exists():
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("method", ["start", "validate"])
+def test_a_method_of_the_connector_itself_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    monkeypatch.setattr(long_calls, "LONG_S", 0.3)
+    monkeypatch.setattr(long_calls, "LOOK_S", 0.05)
+    HangingConnector.hangs, HangingConnector.file = method, tmp_path / "go-on"
+    config = {"connector.class": f"{__name__}:HangingConnector"}
+    with grpc_worker(tmp_path / "state", {"headgate.task.runner": "thread"}) as served:
+        remotes: list[Remote] = [GrpcRemote(served.address), RestRemote(served.rest.url)]
+        creating = threading.Thread(
+            target=lambda: remotes[0].create("slow", config, TargetState.STARTED), daemon=True
+        )
+        creating.start()
+        try:
+            for remote in remotes:
+                await_call(remote, 1)
+                (told,) = remote.work(remote.cluster(), remote.rows()).long_calls
+                assert (told["task"], told["connector"]) == ("", "slow")
+                assert told["method"] == method
+            commands.status(served.address)
+            assert f"slow is in {method} for 0 s; the log" in capsys.readouterr().out
+        finally:
+            HangingConnector.file.touch()
+            creating.join(30)
+        for remote in remotes:
+            await_call(remote, 0)
+            remote.close()

@@ -199,3 +199,25 @@ def test_what_is_set_aside_is_told_up_to_a_limit() -> None:
         ("a-b-0", messages.SET_ASIDE_MAX, 3),
         ("a-b-2", 1, 0),
     ]
+
+
+def test_other_workers_of_the_group_are_told_too() -> None:
+    """Their state comes with the group, which is asked less often than the worker itself."""
+
+    class Grouped(Workers):
+        async def group(self, timeout_ms: int) -> Any:
+            found = dict(await self.cluster(timeout_ms))
+            other = {"worker_id": "b", "url": "", "view": None, "unknown": "why", "member": True}
+            gone = {"worker_id": "c", "url": "", "view": None}
+            return {**found, "workers": [*found["workers"], other, gone]}
+
+    async def watched() -> list[pb.Worker]:
+        backend = Grouped()
+        backend.views["a"] = None
+        hub = ClusterHub(backend)  # type: ignore[arg-type]
+        response = await asyncio.wait_for(anext(hub.watch()), 10)
+        await hub.close()
+        return list(response.workers)
+
+    own, other = asyncio.run(watched())
+    assert (own.worker_id, other.worker_id, other.unknown) == ("a", "b", "why")

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.herder.messages import LoopBusy, Rebalances, Startups, TaskView, WorkerView
+from headgate.herder.messages import (
+    ConnectorCall,
+    LoopBusy,
+    Rebalances,
+    Startups,
+    TaskView,
+    WorkerView,
+)
 from headgate.ids import State, TaskId
 from headgate.task.messages import BatchDone, CallFigures, ErrorFigures, Measured
 from headgate_runtime.observe.metrics import metrics
@@ -70,6 +77,7 @@ def served() -> set[str]:
         loop=LoopBusy(1, 1, 1),
         rebalance_times=Rebalances(1, 10, 10, 1, None),
         startups=Startups(1, 1, 1, 1),
+        connector_calls=(ConnectorCall("c", "start", 1_000),),
     )
     text = metrics([view], {"sink": 1}).decode()
     families = text_string_to_metric_families(text)

@@ -222,7 +222,7 @@ def test_a_forked_process_looks_at_its_own_bodies() -> None:
         if not child:
             with long_calls.watched(TaskId("d", 0), unheard):
                 names = {thread.name for thread in threading.enumerate()}
-                tasks = [body.task for body in long_calls._watch._bodies]
+                tasks = [body.of for body in long_calls._watch._bodies]
             os._exit(int(tasks != [TaskId("d", 0)] or "headgate-long-calls" not in names))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 

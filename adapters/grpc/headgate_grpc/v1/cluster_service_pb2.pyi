@@ -150,8 +150,8 @@ class Cluster(_message.Message):
     """Why other workers are not told; empty if they are."""
     @_builtins.property
     def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Worker]:
-        """Workers that the process knows. A worker tells of itself, and the leader's last round of the
-        others: only their addresses and counts. `headgate up` tells of all its workers.
+        """Workers that the process knows. A worker asks the others of its group. Of those that do not
+        tell, there is what the leader's last round says. `headgate up` tells of all its workers.
         """
 
     def __init__(
@@ -194,6 +194,7 @@ class Worker(_message.Message):
     CONNECTOR_COUNT_FIELD_NUMBER: _builtins.int
     TASK_COUNT_FIELD_NUMBER: _builtins.int
     LONG_CALLS_FIELD_NUMBER: _builtins.int
+    UNKNOWN_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """As statuses name it."""
     url: _builtins.str
@@ -209,11 +210,15 @@ class Worker(_message.Message):
     settled: _builtins.bool
     """Whether nothing is under way on it."""
     member: _builtins.bool
-    """Whether the leader's last round has it. It was not asked itself unless it has answered."""
+    """Whether the leader's last round has it."""
     connector_count: _builtins.int
     """How many connectors it has, by itself or by the leader's last round."""
     task_count: _builtins.int
     """How many tasks it has, likewise."""
+    unknown: _builtins.str
+    """Why it is not known what is under way on it, as calls that do not return; empty if it has
+    answered.
+    """
     @_builtins.property
     def pending(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is under way on it, in words."""
@@ -257,10 +262,11 @@ class Worker(_message.Message):
         connector_count: _builtins.int = ...,
         task_count: _builtins.int = ...,
         long_calls: _abc.Iterable[Global___LongCall] | None = ...,
+        unknown: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "batches", b"batches", "config_offset", b"config_offset", "connector_count", b"connector_count", "connectors", b"connectors", "generation", b"generation", "leader", b"leader", "long_calls", b"long_calls", "member", b"member", "pending", b"pending", "set_aside", b"set_aside", "settled", b"settled", "task_count", b"task_count", "tasks", b"tasks", "url", b"url", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "batches", b"batches", "config_offset", b"config_offset", "connector_count", b"connector_count", "connectors", b"connectors", "generation", b"generation", "leader", b"leader", "long_calls", b"long_calls", "member", b"member", "pending", b"pending", "set_aside", b"set_aside", "settled", b"settled", "task_count", b"task_count", "tasks", b"tasks", "unknown", b"unknown", "url", b"url", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -275,22 +281,26 @@ class LongCall(_message.Message):
     TASK_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
     TOOK_MS_FIELD_NUMBER: _builtins.int
+    CONNECTOR_FIELD_NUMBER: _builtins.int
     task: _builtins.str
-    """The task, as connector-number."""
+    """The task, as connector-number; empty: it is a method of the connector itself."""
     method: _builtins.str
     """Which method, such as poll."""
     took_ms: _builtins.int
     """How long it has taken by now, in milliseconds."""
+    connector: _builtins.str
+    """The connector."""
     def __init__(
         self,
         *,
         task: _builtins.str = ...,
         method: _builtins.str = ...,
         took_ms: _builtins.int = ...,
+        connector: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["method", b"method", "task", b"task", "took_ms", b"took_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "method", b"method", "task", b"task", "took_ms", b"took_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,54 @@
+"""Calls into connectors themselves, not into their tasks, that do not return."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headgate.herder.messages import ConnectorCall
+from headgate.task.messages import LongCall
+from headgate_runtime.tasks import long_calls
+
+
+class _Watched:
+    """One thread that calls a connector."""
+
+    def __init__(self, connector: str) -> None:
+        self.connector = connector
+        self.call: tuple[str, float] | None = None
+        """Method that has not returned for long, and since when."""
+
+    def report(self, call: LongCall) -> None:
+        since_s = time.monotonic() - call.took_ms / 1000
+        self.call = (call.method, since_s) if call.method else None
+
+
+class ConnectorCalls:
+    """The calls of one worker. From any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watched: dict[_Watched, None] = {}
+
+    @contextmanager
+    def watched(self, connector: str) -> Iterator[None]:
+        """Inside, `long_calls.call` of this thread is a call into this connector."""
+        one = _Watched(connector)
+        with self._lock:
+            self._watched[one] = None
+        try:
+            with long_calls.watched(connector, one.report):
+                yield
+        finally:
+            with self._lock:
+                del self._watched[one]
+
+    def read(self) -> tuple[ConnectorCall, ...]:
+        """Those that have not returned for long, by connector."""
+        now_s = time.monotonic()
+        with self._lock:
+            found = [(one.connector, call) for one in self._watched if (call := one.call)]
+        return tuple(
+            ConnectorCall(connector, method, round((now_s - since_s) * 1000))
+            for connector, (method, since_s) in sorted(found)
+        )
