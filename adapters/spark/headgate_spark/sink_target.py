@@ -186,7 +186,30 @@ class SparkWriter:
                     "and the record is lost. Add a column, set option.nullValue, or use another "
                     "format"
                 )
+        if self.format.lower() == "csv":
+            self._check_texts(table)
         self._check_partitions(table)
+
+    def _check_texts(self, table: Any) -> None:
+        """No text is to be written as a null is, nor as an empty text is. Spark writes nothing and
+        ``""`` for them unless it is told otherwise."""
+        null, empty = self._option("nullvalue") or "", self._option("emptyvalue")
+        for name in table.schema.names:
+            column = table.column(name)
+            if name in self._partition_by or not pa.types.is_string(column.type):
+                continue
+            for value, option in ((null, "nullValue"), (empty, "emptyValue")):
+                if value and pc.any(pc.equal(column, value)).as_py():
+                    raise DataError(
+                        f"column {name} has the text {value!r}, which is what option.{option} "
+                        "writes: readers could not tell the two apart. Set it to a text that does "
+                        "not occur"
+                    )
+            if empty == null and pc.any(pc.equal(column, "")).as_py():
+                raise DataError(
+                    f"column {name} has an empty text, which option.emptyValue makes the same as a "
+                    "null: leave option.emptyValue out, or set it to a text that does not occur"
+                )
 
     def _option(self, name: str) -> str | None:
         """An option by its name in lower case, as Spark takes it."""

@@ -76,3 +76,27 @@ def test_a_null_alone_in_a_csv_line_is_refused() -> None:
     SparkWriter(Sessions("sc://nowhere"), "csv", {}, []).check_rows(rows)
     named = SparkWriter(Sessions("sc://nowhere"), "csv", {"NullValue": "NULL"}, ["p"])
     named.check_rows(rows, ["t"])
+
+
+def csv_writer(**options: str) -> SparkWriter:
+    return SparkWriter(Sessions("sc://nowhere"), "csv", options, ["p"])
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "told"),
+    [
+        ({"nullValue": "NULL"}, "NULL", "has the text 'NULL', which is what option.nullValue"),
+        ({"emptyValue": "-"}, "-", "has the text '-', which is what option.emptyValue writes"),
+        ({"EMPTYVALUE": ""}, "", "has an empty text, which option.emptyValue makes the same"),
+        ({"nullValue": "-", "emptyValue": "-"}, "", "has an empty text, which option.emptyValue"),
+    ],
+)
+def test_a_text_that_csv_would_write_as_a_null_is_refused(
+    options: dict[str, str], text: str, told: str
+) -> None:
+    """Seen with Spark 4: with nullValue NULL the text NULL is read as a null."""
+    rows = pa.table({"t": ["a", text], "n": [None, 1], "p": ["x", "y"]})
+    with pytest.raises(DataError, match=f"^column t {told}"):
+        csv_writer(**options).check_rows(rows)
+    csv_writer(**options).check_rows(rows.slice(0, 1))
+    csv_writer().check_rows(rows)  # a null is nothing then, and an empty text is ""
