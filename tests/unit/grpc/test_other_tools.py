@@ -110,6 +110,17 @@ def test_several_connectors_are_shown(address: str) -> None:
     assert ok(address, "connectors", "wait", "one", "two") == "one: STOPPED\ntwo: STOPPED\n"
 
 
+def test_configs_of_tasks_are_shown_on_demand(worker: Served, address: str) -> None:
+    worker.client.create("runs", {**SINK, "some.password": "hush"})
+    worker.client.wait("runs")
+    assert "config of task 0" not in ok(address, "connectors", "show", "runs")
+    shown = ok(address, "connectors", "show", "runs", "--tasks-config")
+    assert "\nconfig of task 0\n" in shown and "hush" not in shown
+    assert "task.class" in shown.partition("config of task 0")[2]
+    worker.client.delete("runs")
+    worker.client.wait("runs", deleted=True)
+
+
 def test_several_are_patched(address: str) -> None:
     patched = ok(address, "connectors", "patch", "-e", "one|two", "tasks.max=3", "--remove", "zz")
     assert patched == "one changed\n  it had no zz\ntwo changed\n  it had no zz\n"

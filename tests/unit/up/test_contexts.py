@@ -329,6 +329,7 @@ def test_a_login_is_given_along(file: Path, guarded: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("HEADGATE_PASSWORD", "hüsh")
     assert RUN.invoke(app, [*listing, guarded]).stdout == "no connectors\n"
     # A context is complete: what another cluster is to be told is not told to this one.
+    ok("set", "c", "--username", "")
     assert RUN.invoke(app, [*listing, "c"]).exit_code == 1
 
 
