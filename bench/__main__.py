@@ -34,7 +34,7 @@ PARTS = {
     "kafka_start": "on Kafka: a worker's start on a long config topic, beside Java's",
     "kafka_config_writes": "on Kafka: the leader's writes to the config topic, by their size",
     "kafka_forwarded": "on Kafka: calls that go to the leader, by gRPC, HTTP and in Java's group",
-    "kafka_listing": "on Kafka: a listing of 10,000 connectors by REST, beside Java's",
+    "kafka_listing": "on Kafka: a listing of 1,000 connectors by REST, beside Java's",
     "kafka_rows": "typed rows with three transforms: ours, beside Java's as JSON and Avro",
     "kafka_sink": "on Kafka: a topic to Parquet files, SparkFileSink beside Spark",
     "kafka_memory": "on Kafka: a worker's memory, beside Java's",
