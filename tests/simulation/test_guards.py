@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.connector.restart_policy import RestartPolicy
-from headgate.herder import fencing_rounds, herder, privileged
+from headgate.herder import connectors, fencing_rounds, herder, privileged
 from headgate.herder.connectors import Connectors
 from headgate.herder.context import LaneHeld
 from headgate.herder.leadership import HoldLane, Leadership
@@ -24,6 +24,7 @@ from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
 from headgate.herder.work import GroupWork
 from headgate.host import work
+from headgate.ids import State
 from headgate.simulation.checks import Checks, InvariantBroken
 from headgate.simulation.cluster import simulate
 from headgate.simulation.memory_clients import MemoryConsumer, MemoryProducer
@@ -418,3 +419,129 @@ def test_14_attempts_left__a_status_that_tells_one_more(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(RestartPolicy, "announced", more)
     broken_by("14 attempts left", small_budgets)
+
+
+def small_connector_budgets(seed: int) -> Options:
+    return Options(seed, failing_connectors=0.8, small_budgets=True)
+
+
+def test_14_budget__restarts_of_connectors_that_are_not_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    delay_ms = RestartPolicy.delay_ms
+
+    def unlimited(self: RestartPolicy, restarts: int, error: str) -> int | None:
+        return delay_ms(replace(self, restarts_max=1_000), restarts, error)
+
+    monkeypatch.setattr(RestartPolicy, "delay_ms", unlimited)
+    monkeypatch.setattr(RestartChecks, "_check_note", lambda *_: None)  # it would speak first
+    broken_by("14 budget", small_connector_budgets)
+
+
+def test_14_budget__a_connector_that_is_given_up_without_its_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = Statuses.write_connector
+
+    def forgotten(self: Statuses, name: str, state: State, *given: Any, **named: Any) -> None:
+        if state is State.UNASSIGNED:
+            named["restarts"] = 0
+        write(self, name, state, *given, **named)
+
+    monkeypatch.setattr(Statuses, "write_connector", forgotten)
+    broken_by("14 budget", small_connector_budgets)
+
+
+def test_14_budget__a_new_owner_of_a_connector_that_begins_to_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Statuses, "restarts_of", lambda *_: 0)
+    broken_by("14 budget", small_connector_budgets)
+
+
+def test_14_budget__a_restart_of_a_connector_that_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    restart_failed = Connectors.restart_failed
+
+    def uncounted(self: Connectors, name: str, run: int) -> None:
+        if (held := self._held.get(name)) is not None:
+            held.restarts -= 1
+        restart_failed(self, name, run)
+
+    monkeypatch.setattr(Connectors, "restart_failed", uncounted)
+    broken_by("14 budget", small_connector_budgets)
+
+
+def test_14_budget__a_connector_that_is_started_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def silent(self: Connectors, name: str, run: int) -> None:
+        held = self._held.get(name)
+        if held is not None and held.run == run:
+            held.failed = False
+            self._reconcile(held)
+
+    monkeypatch.setattr(Connectors, "restart_failed", silent)
+    broken_by("14 budget", small_connector_budgets)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_14_backoff__waits_of_connectors_that_are_too_short(
+    monkeypatch: pytest.MonkeyPatch, squared: bool
+) -> None:
+    """All like the first, or in a straight line from it."""
+    delay_ms = RestartPolicy.delay_ms
+
+    def short(self: RestartPolicy, restarts: int, error: str) -> int | None:
+        wait = 2 * (restarts + 1 if squared else 1) * self.backoff_ms
+        return None if delay_ms(self, restarts, error) is None else wait
+
+    monkeypatch.setattr(RestartPolicy, "delay_ms", short)
+    broken_by("14 backoff", small_connector_budgets)
+
+
+def test_14_excluded_errors__any_error_of_a_connector_will_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    delay_ms = RestartPolicy.delay_ms
+
+    def any_error(self: RestartPolicy, restarts: int, error: str) -> int | None:
+        return delay_ms(replace(self, errors=()), restarts, error)
+
+    monkeypatch.setattr(RestartPolicy, "delay_ms", any_error)
+    broken_by("14 excluded errors", small_connector_budgets)
+
+
+def test_14_quiet__a_count_of_a_connector_that_never_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = Connectors._policy
+    monkeypatch.setattr(
+        Connectors, "_policy", lambda self, held: replace(policy(self, held), quiet_ms=1_000_000)
+    )
+    broken_by("14 quiet", small_connector_budgets)
+
+
+def test_14_fresh_budget__a_user_s_restart_of_a_connector_that_leaves_the_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def kept(instance: Any) -> None:
+        instance.failed, instance.error_text = False, ""
+
+    monkeypatch.setattr(connectors, "_forget_failure", kept)
+    broken_by("14 fresh budget", small_connector_budgets)
+
+
+def test_14_attempts_left__a_status_of_a_connector_that_tells_one_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    announced = RestartPolicy.announced
+
+    def more(self: RestartPolicy, trace: str, restarts: int, delay_ms: int | None) -> str:
+        return announced(
+            replace(self, restarts_max=self.restarts_max + 1), trace, restarts, delay_ms
+        )
+
+    monkeypatch.setattr(RestartPolicy, "announced", more)
+    broken_by("14 attempts left", small_connector_budgets)

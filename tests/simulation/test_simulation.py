@@ -79,6 +79,22 @@ def test_the_restart_policy_keeps_to_its_contract_in_every_situation() -> None:
     assert all(met[each] > 0 for each in SITUATIONS), met
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_connectors_that_fail_are_restarted_by_their_policy(seed: int) -> None:
+    assert simulate(Options(seed=seed, failing_connectors=0.3)).records > 0
+
+
+CONNECTOR_SITUATIONS = (*SITUATIONS, "no task configs")
+
+
+def test_the_restart_policy_keeps_to_its_contract_for_connectors_too() -> None:
+    met: Counter[str] = Counter()
+    for seed in range(SMALL_BUDGET_SEEDS):
+        options = Options(seed, failing_connectors=0.8, small_budgets=True)
+        met.update(simulate(options).restarts_met)
+    assert all(met[f"connector: {each}"] > 0 for each in CONNECTOR_SITUATIONS), met
+
+
 def test_changes_with_an_etag_are_made_on_what_was_read_or_not_at_all() -> None:
     options = [Options(seed, etags=0.7, frozen_writers=0.1 * (seed % 2)) for seed in range(6)]
     reports = [simulate(each) for each in options]

@@ -210,7 +210,6 @@ class Connectors:
 
     def _show_restarting(self, instance: Instance) -> None:
         instance.show_restarting = False
-        self._word(instance, State.RESTARTING)
         self._show(instance, State.RESTARTING)
 
     def _show(
@@ -342,8 +341,7 @@ class Connectors:
         """Nothing is to run: say so, and that there is nothing to restart."""
         state = State.FAILED if instance.failed else _AT_REST.get(target, State.UNASSIGNED)
         if not instance.failed and instance.shown is not state:
-            self._word(instance, state)
-            self._statuses.write_connector(instance.name, state)
+            self._show(instance, state)
         entry = self._ctx.state.entry(instance.name)
         if entry is not None:
             self._statuses.take_account(instance.name, entry.configured_at)
@@ -352,7 +350,10 @@ class Connectors:
     def _drop(self, instance: Instance) -> None:
         del self._held[instance.name]
         if instance.shown in (State.PAUSED, State.STOPPED, State.FAILED, State.RESTARTING):
-            self._statuses.write_connector(instance.name, State.UNASSIGNED)
+            # With the count of its restarts, where the next owner's goes on.
+            self._statuses.write_connector(
+                instance.name, State.UNASSIGNED, restarts=instance.restarts
+            )
         self._statuses.connector_gone(instance.name)
         self._busy.pop(instance.name, None)
         self._ctx.news.went(instance.name)
@@ -385,8 +386,7 @@ class Connectors:
         configured = self._ctx.state.entry(name) is not None
         at_rest = configured and not instance.revoked and target in _AT_REST
         if not at_rest and instance.shown is not State.FAILED:
-            self._word(instance, State.UNASSIGNED)
-            self._statuses.write_connector(name, State.UNASSIGNED)
+            self._show(instance, State.UNASSIGNED)
         if instance.show_restarting and configured and not instance.revoked:
             self._show_restarting(instance)
         self._reconcile(instance)

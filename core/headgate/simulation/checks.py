@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from headgate.errors import CoreError
-from headgate.herder.messages import AlterConnectorOffsets, Call, Effect, StartTask
+from headgate.herder.messages import AlterConnectorOffsets, Call, Effect, StartConnector, StartTask
 from headgate.host.ports import ConfigRecords
 from headgate.ids import TargetState, TaskId
 from headgate.ports import ConsumerRecord, TopicPartition
@@ -28,7 +28,7 @@ from headgate.topics.config_events import (
 from headgate.topics.config_records import decode
 from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
-from headgate.topics.status import TaskStatusReported, decode_status
+from headgate.topics.status import ConnectorStatusReported, TaskStatusReported, decode_status
 
 
 class InvariantBroken(CoreError):
@@ -249,20 +249,26 @@ class Checks:
             self.broken("7 the log decides", f"{worker.name} differs from another reader")
 
     def _restarts_decided(self, worker: Worker, effects: Sequence[Effect]) -> None:
+        self.restarts.looked_at(worker)
         if not self._world.is_member(worker):
             return  # what it knows may be old
         for effect in effects:
             if isinstance(effect, StartTask):
                 self.restarts.started(worker.url, effect.spec, self._told(effect.spec.task))
+            elif isinstance(effect, StartConnector):
+                told = self._told(effect.connector)
+                self.restarts.connector_started(worker.url, effect, told)
             else:
                 self.restarts.decided(worker.url, (effect,))
 
-    def _told(self, task: TaskId) -> int:
+    def _told(self, work: TaskId | str) -> int:
         """Restarts in a row by the last status in the log, not as a worker has read it."""
         records, _ = self._world.transport.status_log.read(0)
         for record in records:
             event = decode_status(record.key or b"", record.value)
-            if isinstance(event, TaskStatusReported) and event.task == task:
+            if isinstance(event, TaskStatusReported) and event.task == work:
+                return event.status.restarts
+            if isinstance(event, ConnectorStatusReported) and event.connector == work:
                 return event.status.restarts
         return 0
 

@@ -96,6 +96,7 @@ class Cluster:
     def start_worker(self, name: str) -> None:
         self._incarnations += 1
         url = f"{name}:{self._incarnations}"
+        failing = self.options.failing_polls or self.options.failing_connectors
         settings = HerderSettings(
             worker_id=f"{name}.{self._incarnations}",
             url=url,
@@ -110,7 +111,7 @@ class Cluster:
             connector_stop_timeout_ms=500,
             request_timeout_ms=self.call_timeout_ms,
             session_keys=True,
-            restart=RESTARTS if self.options.failing_polls else RestartPolicy(),
+            restart=RESTARTS if failing else RestartPolicy(),
             key_ttl_ms=KEY_TTL_MS,
             worker_settings={"offset.flush.interval.ms": str(FLUSH_INTERVAL_MS)},
         )

@@ -1,8 +1,8 @@
 """What must hold of the restart policy, checked as each worker decides.
 
 The contract is that of docs/run/settings.md, computed anew here, so that an error in
-`headgate.connector.restart_policy` is not shared. Starts of a task on a new owner are no restarts:
-the group assigned it. What is counted there goes on from what the status topic says.
+`headgate.connector.restart_policy` is not shared. Starts of a task or connector on a new owner are
+no restarts: the group assigned it. What is counted there goes on from what the status topic says.
 """
 
 from collections import Counter
@@ -11,10 +11,25 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from headgate.herder.messages import Call, Effect, RestartConnector, RestartTask, WriteStatus
-from headgate.ids import State, TaskId
+from headgate.herder.messages import (
+    Call,
+    DeleteConnector,
+    Effect,
+    RestartConnector,
+    RestartTask,
+    StartConnector,
+    WriteStatus,
+)
+from headgate.ids import State, TargetState, TaskId
+from headgate.simulation.world import Worker
 from headgate.task.messages import TaskSpec
-from headgate.topics.status import Status, TaskStatusReported, decode_status
+from headgate.topics.config_events import Config
+from headgate.topics.status import (
+    ConnectorStatusReported,
+    Status,
+    TaskStatusReported,
+    decode_status,
+)
 
 BUDGET: Final = 3
 BACKOFF_MS: Final = 50
@@ -33,13 +48,15 @@ SMALL_BUDGET: Final[Mapping[str, str]] = MappingProxyType(
         "headgate.restart.errors": INCLUDED,
     }
 )
+NO_TASK_CONFIGS: Final = "gave no task configs"
+"""Such a connector is asked again for ever, whatever its budget."""
 ASKED_MS: Final = 20_000
 """How long after it was asked a user's restart may still be carried out."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """One task on one worker, as its statuses tell."""
+    """One task or connector on one worker, as its statuses tell."""
 
     count: int = 0
     """Automatic restarts in a row; never more than there were."""
@@ -51,15 +68,19 @@ class _Seen:
     """It was given up, or is stopped."""
     commit: int | None = None
     """The generation of the run's task configs."""
+    config: Config | None = None
+    """What a connector's run was started with."""
 
 
 class RestartChecks:
     def __init__(self, now_ms: Callable[[], int], broken: Callable[[str, str], NoReturn]) -> None:
         self._now_ms = now_ms
         self._broken = broken
-        self._seen: dict[tuple[str, TaskId], _Seen] = {}
+        self._seen: dict[tuple[str, TaskId | str], _Seen] = {}
         self._asked: dict[str, int] = {}
         """When a user last asked for a restart, by connector."""
+        self._deleted: dict[str, int] = {}
+        """When a user last asked for its deletion. A namesake may be made before it is seen."""
         self.met: Counter[str] = Counter()
         """How often each situation was met."""
 
@@ -68,6 +89,8 @@ class RestartChecks:
             self._asked[call.task.connector] = self._now_ms()
         elif isinstance(call, RestartConnector):
             self._asked[call.name] = self._now_ms()
+        elif isinstance(call, DeleteConnector):
+            self._deleted[call.name] = self._now_ms()
 
     def decided(self, worker: str, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -75,6 +98,62 @@ class RestartChecks:
                 event = decode_status(effect.key, effect.value)
                 if isinstance(event, TaskStatusReported):
                     self._reported(worker, event.task, event.status)
+                elif isinstance(event, ConnectorStatusReported):
+                    self._connector_reported(worker, event.connector, event.status)
+
+    def looked_at(self, worker: Worker) -> None:
+        """After each decision, before its effects: what a connector's budget begins anew for, as
+        this worker has read the log, and which connectors it has no more."""
+        state, held = worker.herder.state, worker.herder.view().connectors
+        for (url, work), seen in self._seen.items():
+            if url != worker.url or not isinstance(work, str):
+                continue
+            entry = state.entry(work)
+            stopped = state.target_state(work) is TargetState.STOPPED
+            if stopped or entry is None or entry.config != seen.config:
+                seen.count, seen.failed_ms = 0, None
+            if work not in held:
+                seen.left, seen.failed_ms = True, None
+
+    def connector_started(self, worker: str, effect: StartConnector, told: int) -> None:
+        """`told`: the count that the status topic has."""
+        name = effect.connector
+        if "headgate.restart.max" not in effect.config:
+            return  # the policy of the worker, without a budget to speak of
+        seen = self._seen.setdefault((worker, name), _Seen(left=True))
+        if seen.left:
+            seen.count = told
+            self.met["connector: count taken over"] += told > 0
+        elif seen.failed_ms is not None and not self._user_may_have(name):
+            self._broken("14 budget", f"{name} is started as it failed, and nothing is counted")
+        if seen.config != effect.config:
+            seen.count = 0
+        seen.left, seen.config = False, effect.config
+        seen.running_ms = seen.failed_ms = None
+
+    def _connector_reported(self, worker: str, name: str, status: Status) -> None:
+        seen = self._seen.get((worker, name))
+        if seen is None:
+            return
+        if status.state is State.RUNNING:
+            if seen.running_ms is None:  # else it is said again
+                seen.running_ms = self._now_ms()
+        elif status.state is State.UNASSIGNED:
+            self._check_count(seen, name, status)
+            seen.left, seen.failed_ms = True, None
+        elif status.state is State.FAILED and NO_TASK_CONFIGS in (status.trace or ""):
+            self.met["connector: no task configs"] += 1
+            self._check_count(seen, name, status)
+        elif status.state is State.FAILED:
+            self._failed(seen, name, status)
+        elif status.state is State.RESTARTING:
+            self._restarting(seen, name, status)
+
+    def _check_count(self, seen: _Seen, name: str, status: Status) -> None:
+        """A status that tells of no failure has the count, too: the next owner goes on from it."""
+        if status.restarts < seen.count and not self._user_may_have(name):
+            text = f"{name} counts {status.restarts} restarts, there were {seen.count}"
+            self._broken("14 budget", f"{text}, as its status {status.state} says")
 
     def started(self, worker: str, spec: TaskSpec, told: int) -> None:
         """A run begins. `told`: the count that the status topic has.
@@ -107,7 +186,7 @@ class RestartChecks:
         elif status.state is State.RESTARTING:
             self._restarting(seen, task, status)
 
-    def _failed(self, seen: _Seen, task: TaskId, status: Status) -> None:
+    def _failed(self, seen: _Seen, work: TaskId | str, status: Status) -> None:
         if seen.failed_ms is not None and (status.restarts, status.trace) == (
             seen.count,
             seen.error,
@@ -115,56 +194,62 @@ class RestartChecks:
             return  # said again, as where another worker's record hid it
         now, since = self._now_ms(), seen.running_ms
         if since is not None and now - since >= QUIET_MS:
-            self.met["count begun anew after quiet"] += seen.count > 0
+            self._meet("count begun anew after quiet", work, seen.count > 0)
             seen.count = 0
             if status.restarts:
-                self._broken("14 quiet", f"{task} failed after quiet and counts {status.restarts}")
-        if status.restarts < seen.count and not self._user_may_have(task):
-            text = f"{task} counts {status.restarts} restarts, there were {seen.count}"
+                self._broken("14 quiet", f"{work} failed after quiet and counts {status.restarts}")
+        if status.restarts < seen.count and not self._user_may_have(work):
+            text = f"{work} counts {status.restarts} restarts, there were {seen.count}"
             self._broken("14 budget", text)
         # A user's restart, or new task configs, may have made it less.
         seen.count, seen.failed_ms, seen.error = status.restarts, now, status.trace or ""
-        self._check_note(seen, task)
+        self._check_note(seen, work)
 
-    def _check_note(self, seen: _Seen, task: TaskId) -> None:
+    def _check_note(self, seen: _Seen, work: TaskId | str) -> None:
         note = seen.error.partition("\n")[0]
         left = BUDGET - seen.count
         if EXCLUDED in seen.error:
-            self.met["error that is excluded"] += 1
+            self._meet("error that is excluded", work)
         elif left <= 0:
-            self.met["budget used up"] += 1
+            self._meet("budget used up", work)
             if not note.endswith("none is left. Mend the cause, then restart it."):
-                self._broken("14 attempts left", f"{task} has none, its status says {note!r}")
+                self._broken("14 attempts left", f"{work} has none, its status says {note!r}")
         elif not note.endswith(f"restarts left: {left}."):
-            self._broken("14 attempts left", f"{task} has {left}, its status says {note!r}")
+            self._broken("14 attempts left", f"{work} has {left}, its status says {note!r}")
 
-    def _restarting(self, seen: _Seen, task: TaskId, status: Status) -> None:
+    def _restarting(self, seen: _Seen, work: TaskId | str, status: Status) -> None:
         failed_ms, seen.failed_ms = seen.failed_ms, None
-        if not status.restarts and self._user_may_have(task):
+        if not status.restarts and self._user_may_have(work):
             if failed_ms is not None and seen.count >= BUDGET:
-                self.met["user's restart when it was used up"] += 1
+                self._meet("user's restart when it was used up", work)
             seen.count = 0
             return
         if failed_ms is None:
             return  # lost or fenced: not by the policy
-        if status.restarts == seen.count and self._user_may_have(task):
-            self._broken("14 fresh budget", f"{task} counts {seen.count} after a user's restart")
-        self.met["automatic restart"] += 1
+        if status.restarts == seen.count and self._user_may_have(work):
+            self._broken("14 fresh budget", f"{work} counts {seen.count} after a user's restart")
+        self._meet("automatic restart", work)
         number = seen.count + 1
         if EXCLUDED in seen.error:
-            self._broken("14 excluded errors", f"{task} is restarted after {EXCLUDED}")
+            self._broken("14 excluded errors", f"{work} is restarted after {EXCLUDED}")
         if number > BUDGET:
-            self._broken("14 budget", f"{task} is restarted {number} times in a row")
+            self._broken("14 budget", f"{work} is restarted {number} times in a row")
         if status.restarts != number:
-            text = f"{task} counts {status.restarts}, this is restart {number}"
+            text = f"{work} counts {status.restarts}, this is restart {number}"
             self._broken("14 budget", text)
         wait = min((number * number + number) * BACKOFF_MS, BACKOFF_MAX_MS)
-        self.met["longest wait"] += wait == BACKOFF_MAX_MS
+        self._meet("longest wait", work, wait == BACKOFF_MAX_MS)
         waited = self._now_ms() - failed_ms
         if waited < wait:
-            self._broken("14 backoff", f"{task} is restarted after {waited} ms, not {wait}")
+            self._broken("14 backoff", f"{work} is restarted after {waited} ms, not {wait}")
         seen.count = number
 
-    def _user_may_have(self, task: TaskId) -> bool:
-        asked = self._asked.get(task.connector)
-        return asked is not None and self._now_ms() - asked <= ASKED_MS
+    def _user_may_have(self, work: TaskId | str) -> bool:
+        times = [self._asked.get(work.connector if isinstance(work, TaskId) else work)]
+        if isinstance(work, str):
+            times.append(self._deleted.get(work))
+        return any(at is not None and self._now_ms() - at <= ASKED_MS for at in times)
+
+    def _meet(self, situation: str, work: TaskId | str, met: bool = True) -> None:
+        what = "connector: " if isinstance(work, str) else ""
+        self.met[f"{what}{situation}"] += met

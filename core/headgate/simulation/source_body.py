@@ -51,7 +51,7 @@ class SourceBody(Body):
                 return steps.Started()
             case steps.Poll():
                 if self._fails():
-                    return steps.Failed(TaskOutcome.FAILED, self._error())
+                    return steps.Failed(TaskOutcome.FAILED, error_of(self._world))
                 return self._poll()
             case steps.SendRecords(first, end):
                 self._send(self._batch[first:end])
@@ -92,10 +92,6 @@ class SourceBody(Body):
     def _fails(self) -> bool:
         probability = self._world.options.failing_polls
         return bool(probability) and self._world.faulty and self._schedule.likely(probability)
-
-    def _error(self) -> str:
-        other = self._world.options.small_budgets and self._schedule.likely(0.15)
-        return EXCLUDED if other else INCLUDED
 
     def _poll(self) -> steps.Polled:
         if self._ahead is not None:
@@ -138,3 +134,9 @@ class SourceBody(Body):
             self._world.checks.data_committed(self.spec, self._open)
             self._open = []
         return steps.Committed(ahead=self._ahead is not None)
+
+
+def error_of(world: World) -> str:
+    """What a task or connector fails with: sometimes an error that the policy does not name."""
+    other = world.options.small_budgets and world.schedule.likely(0.15)
+    return EXCLUDED if other else INCLUDED

@@ -18,7 +18,7 @@ from headgate.host.work import Lane, Work
 from headgate.membership.messages import GroupRequest
 from headgate.ports import TransportError
 from headgate.simulation.runner import SimulatedRunner
-from headgate.simulation.source_body import PARTITIONS
+from headgate.simulation.source_body import PARTITIONS, error_of
 from headgate.simulation.world import SLOW_MS, World
 from headgate.task.messages import TaskCommand, TaskSpec
 from headgate.topics.config_events import ConfigEvent
@@ -31,6 +31,8 @@ READ_ALL = 1_000_000
 WORK_MS = 20
 LAG_PROBABILITY = 0.01
 LAG_MS = (100, 1_500)
+CONNECTOR_FAILS_MS = (50, 2_000)
+"""How long a connector that fails has run before."""
 CONNECTOR_STOP_MS = 200
 """The most that `stop()` of a connector takes."""
 CLASS_MS = 1_500
@@ -291,10 +293,29 @@ class SimulatedWorker:
     def validate(self, name: str, config: Mapping[str, str | None]) -> tuple[str, ...]:
         return ()
 
-    def start_connector(self, effect: m.StartConnector) -> m.ConnectorStarted:
+    def start_connector(self, effect: m.StartConnector) -> m.ConnectorStarted | m.ConnectorFailed:
         self._world.checks.connector_started(self, effect.connector)
-        self._connectors[effect.connector, effect.run] = dict(effect.config)
-        return m.ConnectorStarted(effect.connector, effect.run)
+        connector, run = effect.connector, effect.run
+        if self._connector_fails():
+            return self._connector_failed(connector, run)
+        self._connectors[connector, run] = dict(effect.config)
+        if self._connector_fails():
+            late_ms = self._schedule.chance.randint(*CONNECTOR_FAILS_MS)
+            fail = partial(self._fail_connector, connector, run)
+            self._schedule.after(late_ms, lambda: self.when_awake(fail))
+        return m.ConnectorStarted(connector, run)
+
+    def _connector_fails(self) -> bool:
+        probability = self._world.options.failing_connectors
+        return bool(probability) and self._world.faulty and self._schedule.likely(probability)
+
+    def _connector_failed(self, connector: str, run: int) -> m.ConnectorFailed:
+        error = error_of(self._world)
+        return m.ConnectorFailed(connector, run, error, f"Traceback\n{error}")
+
+    def _fail_connector(self, connector: str, run: int) -> None:
+        if (connector, run) in self._connectors:
+            self.post(self._connector_failed(connector, run))
 
     def stop_connector(self, effect: m.StopConnector) -> None:
         stopped = partial(self._connector_stopped, effect.connector, effect.run)
@@ -304,6 +325,8 @@ class SimulatedWorker:
         token, connector = effect.token, effect.connector
         if (connector, effect.run) not in self._connectors:
             return m.TaskConfigsGenerated(token, connector, error="the instance is gone")
+        if self._connector_fails():
+            return m.TaskConfigsGenerated(token, connector, error="task_configs raised")
         count = min(effect.tasks_max, PARTITIONS)
         configs = tuple({"index": str(i), "count": str(count)} for i in range(count))
         return m.TaskConfigsGenerated(token, connector, configs)

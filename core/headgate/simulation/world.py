@@ -54,9 +54,13 @@ class Options:
     failing_polls: float = 0.0
     """Probability that a source's poll fails its task while there are faults. Then the restart
     policy is on, and must bring every task back."""
+    failing_connectors: float = 0.0
+    """Probability that `start()` of a connector fails, that it fails later, and that it gives no
+    task configs, each, while there are faults. Then the restart policy is on, as for tasks."""
     small_budgets: bool = False
-    """With `failing_polls`: connectors have a small budget of restarts, which is used up, and some
-    errors are none that the policy names. The restart policy is checked step by step."""
+    """With `failing_polls` or `failing_connectors`: connectors have a small budget of restarts,
+    which is used up, and some errors are none that the policy names. The restart policy is checked
+    step by step."""
     etags: float = 0.0
     """Probability that a change of the user names the connector's etag, which it read up to some
     seconds before."""
