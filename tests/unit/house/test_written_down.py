@@ -10,7 +10,10 @@ FOLDERS = (
     *("tools", "requirements", ".ci"),
 )
 KINDS = {".py", ".md", ".txt", ".toml", ".sh", ".in", ".cfg", ""}
-MADE = {"__pycache__", "state", "in", "out", ".bin", "headgatev1"}
+MADE = {
+    *("__pycache__", "state", "in", "out", "typed-state", "typed-in", "typed-out"),
+    *(".bin", "headgatev1"),
+}
 """Folders of caches, and what the demo and the example in Go write beside their files."""
 A_HOME = re.compile(r"/(?:home|Users|root|work)/\w")
 A_PAGE = re.compile(r"(?<![\w*{/.-])((?:[\w-]+/)*[\w-]+\.md)\b")
