@@ -102,13 +102,17 @@ def set_context(
         given["password"] = _password(username or "", from_input=password_stdin)
     elif username == "":
         given["password"] = ""
+    _keep(name, {key: value for key, value in given.items() if value is not None})
+
+
+def _keep(name: str, given: dict[str, str]) -> None:
+    """Write what is given of a context, and say so."""
     with told(), contexts.changed() as change:
         known = change.contexts
         before = known.by_name.get(name)
-        if before is None and url is None:
+        if before is None and "url" not in given:
             refuse(f"context {name} has no address yet\n  next: give --url ADDRESS with it")
-        wanted = {key: value for key, value in given.items() if value is not None}
-        made = replace(before or Context(""), **wanted)
+        made = replace(before or Context(""), **given)
         _check(made)
         first = not known.by_name
         current = name if first else known.current
