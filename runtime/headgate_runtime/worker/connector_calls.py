@@ -44,7 +44,7 @@ class ConnectorCalls:
                 del self._watched[one]
 
     def read(self) -> tuple[ConnectorCall, ...]:
-        """Those that have not returned for long, by connector."""
+        """Calls that have not returned for long, by connector."""
         now_s = time.monotonic()
         with self._lock:
             found = [(one.connector, call) for one in self._watched if (call := one.call)]

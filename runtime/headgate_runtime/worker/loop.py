@@ -348,8 +348,8 @@ class Worker:
             call = incoming.call
             if isinstance(call, DescribeWorker):
                 busy = self._loop_time.read(time.monotonic())
-                calls = self._performer.connector_calls.read()
-                call = replace(call, loop=busy, connector_calls=calls)
+                hanging = self._performer.connector_calls.read()
+                call = replace(call, loop=busy, connector_calls=hanging)
             deadline = self._clock.now_ms() + incoming.deadline_ms_left
             self._handle(Called(incoming.call_id, call, incoming.hops, deadline))
         return bool(calls)

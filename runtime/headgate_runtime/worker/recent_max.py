@@ -12,7 +12,7 @@ class RecentMax:
         self._since_s = 0.0
         """Begin of the present window."""
         self._largest = [0.0, 0.0]
-        """Of the window before, and of this one."""
+        """The largest of the window before, and of this one."""
 
     def add(self, value: float, now_s: float) -> None:
         self._move(now_s)
