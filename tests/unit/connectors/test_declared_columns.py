@@ -114,6 +114,18 @@ def test_files_of_other_types_have_one_schema_and_no_value_changes(
     assert [*found[0]] == [*found[3]] == ["n", "x", "sum", "note"]
 
 
+def test_rows_of_a_large_batch_with_a_bad_one_are_given_before_the_next_batch(
+    tmp_path: Path,
+) -> None:
+    """One by one they are more than a poll gives."""
+    rows = [*range(9_000)]
+    rows[10] = 2**53 + 1
+    table = pa.table({"x": pa.array(rows, pa.int64())})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=4_500)
+    records = alike(tmp_path, **{"columns.types": "x: float64", **WIDEN})
+    assert [one["x"] for one in values(records)] == [float(n) for n in range(9_000) if n != 10]
+
+
 @every_format
 def test_a_value_that_the_declared_type_does_not_hold_costs_itself_alone(
     tmp_path: Path, end: str

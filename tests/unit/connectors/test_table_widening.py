@@ -177,6 +177,17 @@ def test_a_column_of_an_iceberg_table_becomes_wider(
     ]
 
 
+def test_a_table_whose_column_is_narrow_is_altered(tmp_path: Path) -> None:
+    """The first commit is long done when the wider values come."""
+    first = iceberg(tmp_path, WIDEN)
+    end(first, give(first, 0, struct(n=s.INT32), {"n": 1}))
+    assert read(tmp_path).schema.field("n").type == pa.int32()
+    second = iceberg(tmp_path, WIDEN)
+    end(second, give(second, 1, struct(n=s.INT64), {"n": 2**40}))
+    assert read(tmp_path).schema.field("n").type == pa.int64()
+    assert sorted(read(tmp_path)["n"].to_pylist()) == [1, 2**40]
+
+
 def test_another_task_with_the_old_type_goes_on_in_the_wider_table(tmp_path: Path) -> None:
     old, new = iceberg(tmp_path, WIDEN), iceberg(tmp_path, WIDEN)
     end(old, give(old, 0, struct(n=s.INT32), {"n": 1}))
