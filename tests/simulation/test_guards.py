@@ -456,7 +456,7 @@ def test_14_budget__a_new_owner_of_a_connector_that_begins_to_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Statuses, "restarts_of", lambda *_: 0)
-    broken_by("14 budget", small_connector_budgets)
+    broken_by("14 budget", small_connector_budgets, begin=44)
 
 
 def test_14_budget__a_restart_of_a_connector_that_is_not_counted(
