@@ -57,6 +57,20 @@ def test_batches_over_grpc_and_over_rest(
         commands.status(served.rest.url, commands.Output.JSON)
         (told,) = json.loads(capsys.readouterr().out)["batches"]
         assert told == batch
+        await_records(served.rest.url, "lake", "lines")
+
+
+def await_records(url: str, *connectors: str) -> None:
+    """The figures of tasks in processes of their own come to the worker's metrics."""
+    wanted = [
+        rf'headgate_task_batch_records_sum{{connector="{each}".* {LINES}\.0' for each in connectors
+    ]
+    deadline, scraped = time.monotonic() + 30, ""
+    while not all(re.search(each, scraped) for each in wanted):
+        assert time.monotonic() < deadline, scraped
+        time.sleep(0.1)
+        view = httpx.get(f"{url}headgate/worker").json()
+        scraped = metrics([wire.from_plain(m.WorkerView, view)]).decode()
 
 
 def test_a_call_that_hangs_is_shown_beside_the_state(
