@@ -68,7 +68,9 @@ def _of_integer(given: Any, wanted: Any) -> Plain | None:
 
 
 def _from_float32(value: Any) -> float:
-    """The float that a value is in 32 bits."""
+    """The float that a value is in 32 bits. A whole number may have none."""
+    if type(value) is not float:
+        raise NotPlainError
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except (struct.error, OverflowError):

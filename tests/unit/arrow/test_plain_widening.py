@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate_arrow.plain_widening import plain_widening
@@ -46,6 +46,7 @@ def wider(pair: tuple[Any, Any]) -> WiderColumns:
 
 
 @given(st.sampled_from(PAIRS), VALUES)
+@example((pa.float32(), pa.float64()), 2**24 + 1)
 def test_a_value_alone_is_what_arrow_makes_of_it(pair: tuple[Any, Any], value: Any) -> None:
     subject = wider(pair)
     (alone,) = subject.rows([{"c": value}])

@@ -250,7 +250,7 @@ def test_apply_does_not_overwrite_what_somebody_else_has_just_written(
     done = command(other, "connectors", "apply", str(file))
     assert done.exit_code == 1 and "somebody else has changed it" in done.output
     monkeypatch.undo()
-    assert command(other, "connectors", "apply", str(file)).output == "applied changed\n"
+    assert command(other, "connectors", "apply", str(file)).stdout == "applied changed\n"
     assert "by" not in other.client.get("applied").config
 
 
@@ -281,5 +281,5 @@ def test_apply_over_rest_does_not_either(
     assert done.exit_code == 1 and "somebody else has changed it" in done.output
     assert other.client.get(name).config["by"] == "another"
     monkeypatch.undo()
-    assert CliRunner().invoke(app, ask).output == f"{name} changed\n"
+    assert CliRunner().invoke(app, ask).stdout == f"{name} changed\n"
     wait_until(lambda: "by" not in other.client.get(name).config, 10)
