@@ -459,6 +459,21 @@ def test_14_budget__a_new_owner_of_a_connector_that_begins_to_count(
     broken_by("14 budget", small_connector_budgets, begin=44)
 
 
+def test_14_budget__a_new_owner_that_pauses_a_connector_without_its_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rest = Connectors._rest
+
+    def uncounted(self: Connectors, instance: Any, target: Any) -> None:
+        instance.counted = True
+        rest(self, instance, target)
+
+    monkeypatch.setattr(Connectors, "_rest", uncounted)
+    seed = broken_by("14 budget", small_connector_budgets, begin=1)
+    with pytest.raises(InvariantBroken, match="as its status PAUSED says"):
+        simulate(small_connector_budgets(seed))
+
+
 def test_14_budget__a_restart_of_a_connector_that_is_not_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -84,7 +84,7 @@ def test_connectors_that_fail_are_restarted_by_their_policy(seed: int) -> None:
     assert simulate(Options(seed=seed, failing_connectors=0.3)).records > 0
 
 
-CONNECTOR_SITUATIONS = (*SITUATIONS, "no task configs")
+CONNECTOR_SITUATIONS = (*SITUATIONS, "no task configs", "count taken over by one that is paused")
 
 
 def test_the_restart_policy_keeps_to_its_contract_for_connectors_too() -> None:

@@ -74,6 +74,8 @@ class Instance:
     failed: bool = False
     restarts: int = 0
     """Restarts in a row by the restart policy."""
+    counted: bool = False
+    """`restarts` goes on from the owner before us, or begins anew; until then it says nothing."""
     started_ms: int | None = None
     """When the present or last run had started; None: it had not."""
     revoked: bool = False
@@ -291,7 +293,9 @@ class Connectors:
         entry = self._ctx.state.entry(instance.name)
         config = entry.config if entry is not None else None
         target = self._ctx.state.target_state(instance.name)
-        if target is TargetState.STOPPED or config != instance.config:
+        # Of what has not run here nobody knows that its config has changed.
+        changed = instance.config is not None and config != instance.config
+        if target is TargetState.STOPPED or changed:
             _forget_failure(instance)
         wanted = (
             config is not None
@@ -317,8 +321,7 @@ class Connectors:
         if not self._ctx.membership.stable:
             self._waiting[instance.name] = None
             return
-        if not instance.run:
-            instance.restarts = self._statuses.restarts_of(instance.name)  # by the owner before us
+        self._take_count(instance)
         self._run_count += 1
         instance.run = self._run_count
         instance.started_ms = None
@@ -328,6 +331,11 @@ class Connectors:
         instance.error_text = ""
         instance.restart = False
         self._ctx.emit(StartConnector(instance.name, instance.run, config))
+
+    def _take_count(self, instance: Instance) -> None:
+        if not instance.counted:
+            instance.restarts = self._statuses.restarts_of(instance.name)  # by the owner before us
+            instance.counted = True
 
     def _stop(self, instance: Instance) -> None:
         instance.phase = Phase.STOPPING
@@ -340,6 +348,7 @@ class Connectors:
     def _rest(self, instance: Instance, target: TargetState) -> None:
         """Nothing is to run: say so, and that there is nothing to restart."""
         state = State.FAILED if instance.failed else _AT_REST.get(target, State.UNASSIGNED)
+        self._take_count(instance)
         if not instance.failed and instance.shown is not state:
             self._show(instance, state)
         entry = self._ctx.state.entry(instance.name)
@@ -586,4 +595,5 @@ def _values_changed(instance: Instance, entry: ConnectorEntry, digest: str) -> b
 
 def _forget_failure(instance: Instance) -> None:
     """Somebody asked for another start, or for something else: the budget begins anew."""
-    instance.failed, instance.error_text, instance.restarts = False, "", 0
+    instance.failed, instance.error_text = False, ""
+    instance.restarts, instance.counted = 0, True

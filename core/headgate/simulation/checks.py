@@ -45,7 +45,7 @@ class Checks:
         self.events: list[ConfigEvent] = []
         self._initialised: dict[str, int] = {}
         """Run -> config offset of the log's end when its producer was initialised."""
-        self.restarts = RestartChecks(lambda: world.schedule.now_ms, self.broken)
+        self.restarts = RestartChecks(lambda: world.schedule.now_ms, self._told, self.broken)
         self._claimed = -1
         self._next_record: dict[tuple[str, int], int] = {}
         self.offsets_changed = 0
@@ -254,10 +254,9 @@ class Checks:
             return  # what it knows may be old
         for effect in effects:
             if isinstance(effect, StartTask):
-                self.restarts.started(worker.url, effect.spec, self._told(effect.spec.task))
+                self.restarts.started(worker.url, effect.spec)
             elif isinstance(effect, StartConnector):
-                told = self._told(effect.connector)
-                self.restarts.connector_started(worker.url, effect, told)
+                self.restarts.connector_started(worker.url, effect)
             else:
                 self.restarts.decided(worker.url, (effect,))
 

@@ -2,7 +2,8 @@
 
 The contract is that of docs/run/settings.md, computed anew here, so that an error in
 `headgate.connector.restart_policy` is not shared. Starts of a task or connector on a new owner are
-no restarts: the group assigned it. What is counted there goes on from what the status topic says.
+no restarts: the group assigned it. What is counted there goes on from what the status topic says,
+also where the connector is paused at first.
 """
 
 from collections import Counter
@@ -73,8 +74,18 @@ class _Seen:
 
 
 class RestartChecks:
-    def __init__(self, now_ms: Callable[[], int], broken: Callable[[str, str], NoReturn]) -> None:
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        told: Callable[[TaskId | str], int],
+        broken: Callable[[str, str], NoReturn],
+    ) -> None:
+        """
+        Args:
+            told: restarts in a row by the last status in the log.
+        """
         self._now_ms = now_ms
+        self._told = told
         self._broken = broken
         self._seen: dict[tuple[str, TaskId | str], _Seen] = {}
         self._asked: dict[str, int] = {}
@@ -103,8 +114,12 @@ class RestartChecks:
 
     def looked_at(self, worker: Worker) -> None:
         """After each decision, before its effects: what a connector's budget begins anew for, as
-        this worker has read the log, and which connectors it has no more."""
+        this worker has read the log, and which connectors it has, or has no more."""
         state, held = worker.herder.state, worker.herder.view().connectors
+        for name in held:
+            entry = state.entry(name)
+            if entry is not None and entry.config is not None and _has_budget(entry.config):
+                self._seen.setdefault((worker.url, name), _Seen(left=True))
         for (url, work), seen in self._seen.items():
             if url != worker.url or not isinstance(work, str):
                 continue
@@ -115,15 +130,14 @@ class RestartChecks:
             if work not in held:
                 seen.left, seen.failed_ms = True, None
 
-    def connector_started(self, worker: str, effect: StartConnector, told: int) -> None:
-        """`told`: the count that the status topic has."""
+    def connector_started(self, worker: str, effect: StartConnector) -> None:
         name = effect.connector
-        if "headgate.restart.max" not in effect.config:
-            return  # the policy of the worker, without a budget to speak of
+        if not _has_budget(effect.config):
+            return
         seen = self._seen.setdefault((worker, name), _Seen(left=True))
         if seen.left:
-            seen.count = told
-            self.met["connector: count taken over"] += told > 0
+            seen.count = self._told(name)
+            self.met["connector: count taken over"] += seen.count > 0
         elif seen.failed_ms is not None and not self._user_may_have(name):
             self._broken("14 budget", f"{name} is started as it failed, and nothing is counted")
         if seen.config != effect.config:
@@ -141,6 +155,11 @@ class RestartChecks:
         elif status.state is State.UNASSIGNED:
             self._check_count(seen, name, status)
             seen.left, seen.failed_ms = True, None
+        elif status.state is State.PAUSED:
+            if seen.left:  # it has not run here since it was assigned
+                seen.count = self._told(name)
+                self.met["connector: count taken over by one that is paused"] += seen.count > 0
+            self._check_count(seen, name, status)
         elif status.state is State.FAILED and NO_TASK_CONFIGS in (status.trace or ""):
             self.met["connector: no task configs"] += 1
             self._check_count(seen, name, status)
@@ -155,12 +174,9 @@ class RestartChecks:
             text = f"{name} counts {status.restarts} restarts, there were {seen.count}"
             self._broken("14 budget", f"{text}, as its status {status.state} says")
 
-    def started(self, worker: str, spec: TaskSpec, told: int) -> None:
-        """A run begins. `told`: the count that the status topic has.
-
-        On a new owner it goes on from there.
-        """
-        place = (worker, spec.task)
+    def started(self, worker: str, spec: TaskSpec) -> None:
+        """A run begins. On a new owner the count goes on from the status topic's."""
+        place, told = (worker, spec.task), self._told(spec.task)
         if place not in self._seen:
             self._seen[place] = _Seen(told)
             self.met["count taken over"] += told > 0
@@ -253,3 +269,8 @@ class RestartChecks:
     def _meet(self, situation: str, work: TaskId | str, met: bool = True) -> None:
         what = "connector: " if isinstance(work, str) else ""
         self.met[f"{what}{situation}"] += met
+
+
+def _has_budget(config: Config) -> bool:
+    """Others have the policy of the worker, without a budget to speak of."""
+    return "headgate.restart.max" in config
