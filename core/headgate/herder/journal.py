@@ -1,10 +1,11 @@
 """A journal of one herder: every command with its time, as lines that replay to the same decisions.
 
 A user's bug arrives as a file. The first line has the herder's settings, each further line one
-command. Secrets are left out: values of configs that no decision reads, session keys and traces
-stand there as digests, so that equal values stay equal. `replay_journal` gives the commands to a
-new herder. What it decides is what the first one decided, word for word, as `Journal.decided` and
-`shown` have it.
+command. Secrets are left out: values of configs that no decision reads, session keys and the texts
+of errors stand there as digests, so that equal values stay equal. Offsets stand there as they are.
+`replay_journal` gives the commands to a new herder. What it decides is what the first one decided,
+word for word, as `Journal.decided` and `shown` have it: both without what answers tell and without
+texts of errors.
 
 Source: dask's `stimulus_log` is the model. Kafka Connect has none.
 """
@@ -12,18 +13,30 @@ Source: dask's `stimulus_log` is the model. Kafka Connect has none.
 import base64
 import hmac
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from operator import is_
+from typing import Any, Final, TypeAlias, cast
 
 from headgate import wire
 from headgate.connector.restart_policy import KEYS as RESTART_KEYS
+from headgate.connector.restart_policy import RestartPolicy, restart_policy
 from headgate.errors import CoreError
-from headgate.herder.calls import config_digest
+from headgate.herder.calls import ErrorKind, Failure, Success, config_digest
 from headgate.herder.herder import Herder
-from headgate.herder.messages import AppendConfig, Command, Effect, Tick
+from headgate.herder.messages import (
+    AppendConfig,
+    Command,
+    Effect,
+    SessionKeyMade,
+    Tick,
+    WriteStatus,
+)
 from headgate.herder.settings import HerderSettings
-from headgate.topics.config_records import SESSION_KEY
+from headgate.topics.config_events import SessionKeyChanged
+from headgate.topics.config_records import decode
+from headgate.topics.status import decode_status
 
 VERSION: Final = 1
 SHOWN: Final = frozenset(
@@ -33,13 +46,16 @@ SHOWN: Final = frozenset(
     }
 )
 """Keys of configs whose values decisions read. Every other value is a digest."""
-_CONFIGS: Final = frozenset(
-    {"changes", "config", "configs", "connector_config", "merged", "properties", "task_config"}
+_CONFIGS: Final = frozenset({"changes", "config", "configs", "connector_config", "task_config"})
+"""Fields of messages with configs. Keys of plain data may be the same words, and mean nothing."""
+_TEXTS: Final = frozenset(
+    {"abandon", "detail", "error", "errors", "message", "quarantined", "reason", "trace"}
 )
-_TEXTS: Final = frozenset({"trace"})
-_KEY_RECORD: Final = "SessionKeyRecord"
-_KEY_TYPES: Final = frozenset({"SessionKeyChanged", "SessionKeyMade", _KEY_RECORD})
+"""Fields of messages with texts that may quote what connectors and clients have said."""
 _LEFT_OUT: Final = frozenset({"worker_settings", "transport", "hidden"})
+_NO_TEXT: Final = "<left out>"
+_Rule: TypeAlias = Callable[[object, str, object], object]
+"""What stands for a field of a message: message, name and value of the field."""
 
 
 class JournalError(CoreError):
@@ -66,8 +82,11 @@ class Journal:
         self._salt = salt
         self._digests: dict[str, str] = {}
         """Digest of a connector's config as it is -> of the same config as the journal has it."""
+        self._words: dict[str, None] = {}
+        """What restart policies look for in an error: its digest has those of them that it has."""
 
     def first_line(self, settings: HerderSettings, now_ms: int, wall_ms: int) -> str:
+        self._words.update(dict.fromkeys(settings.restart.errors))
         table = cast(dict[str, Any], wire.plain(settings))
         for name in _LEFT_OUT & table.keys():
             table[name] = {}
@@ -77,54 +96,52 @@ class Journal:
     def line(self, now_ms: int, command: Command) -> str:
         if isinstance(command, Tick):
             return f'{{"now_ms":{now_ms}}}'
-        safe = self._safe(wire.plain(command))
-        entry = {"now_ms": now_ms, "command": safe}
+        entry = {"now_ms": now_ms, "command": wire.plain(_changed(command, self._safe))}
         return json.dumps(entry, separators=(",", ":"), ensure_ascii=False)
 
     def decided(self, effects: Iterable[Effect]) -> list[Any]:
         """A decision as JSON can carry it. Secrets are left out as in the line of its command, so
         it is equal to `shown` of what a replay decides."""
-        return cast(list[Any], self._safe(shown(effects)))
+        return [_shown(effect, self._safe, _without_texts) for effect in effects]
 
-    def _safe(self, value: object) -> Any:
-        if isinstance(value, list):
-            items = cast(list[object], value)
-            return [self._safe(item) for item in items]
-        if not isinstance(value, dict):
-            return value
-        table = cast(dict[str, Any], value)
-        out: dict[str, Any] = {}
-        for name, item in table.items():
-            if name in _CONFIGS:
-                out[name] = self._configs(item)
-            elif name in _LEFT_OUT:
-                out[name] = {}
-            elif name in _TEXTS and isinstance(item, str):
-                out[name] = self._digest(item)
-            elif name == "key" and table.get("type") in _KEY_TYPES:
-                out[name] = base64.b64encode(self._mac(str(item))).decode("ascii")
-            elif name == "made_of" and isinstance(item, str):
-                out[name] = self._digests.get(item, item)
-            else:
-                out[name] = self._safe(item)
-        return out
+    def _safe(self, message: object, name: str, value: object) -> object:
+        if name in _CONFIGS:
+            return self._configs(value)
+        if name in _LEFT_OUT:
+            return {}
+        if name == "value" and isinstance(message, Success):
+            return None if value is None else _NO_TEXT
+        if name in _TEXTS:
+            # Of a conflict's text decisions read the beginning. Workers alone write it.
+            conflict = isinstance(message, Failure) and message.kind is ErrorKind.CONFLICT
+            return value if conflict else _each_text(value, self._text)
+        if name == "key" and isinstance(message, (SessionKeyMade, SessionKeyChanged)):
+            return self._mac(base64.b64encode(message.key).decode("ascii"))
+        if name == "made_of" and isinstance(value, str):
+            return self._digests.get(value, value)
+        return _changed(value, self._safe)
 
-    def _configs(self, value: object) -> Any:
-        if isinstance(value, list):
-            items = cast(list[object], value)
-            return [self._configs(item) for item in items]
-        if not isinstance(value, dict):
+    def _configs(self, value: object) -> object:
+        if isinstance(value, tuple):
+            return tuple(self._configs(each) for each in cast(tuple[object, ...], value))
+        if not isinstance(value, Mapping):
             return value
-        config = cast(dict[str, str | None], value)
+        config = cast(Mapping[str, str | None], value)
         safe = {
             key: text if text is None or key in SHOWN else self._digest(text)
             for key, text in config.items()
         }
+        self._words.update(dict.fromkeys(restart_policy(config, RestartPolicy()).errors))
         self._digests[config_digest(config)] = config_digest(safe)
         return safe
 
-    def _digest(self, text: str) -> str:
-        return f"<{self._mac(text).hex()[:12]}>"
+    def _text(self, text: str) -> str:
+        found = [word for word in self._words if word in text]
+        return " ".join([self._digest(text), *found])
+
+    def _digest(self, text: object) -> str:
+        known = text if isinstance(text, str) else json.dumps(text, sort_keys=True, default=str)
+        return f"<{self._mac(known).hex()[:12]}>"
 
     def _mac(self, text: str) -> bytes:
         return hmac.digest(self._salt, text.encode("utf-8", "surrogatepass"), "sha256")
@@ -164,22 +181,60 @@ def replay_journal(lines: Iterable[str]) -> Iterator[Step]:
 
 
 def shown(effects: Iterable[Effect]) -> list[Any]:
-    """`effects` as JSON can carry them; records for the config topic as the JSON that they hold."""
-    return [_shown(effect) for effect in effects]
+    """`effects` as JSON can carry them: records of the config topic and the status topic as what
+    they say, without what answers tell and without texts of errors."""
+    return [_shown(effect, _without_texts) for effect in effects]
 
 
-def _shown(effect: Effect) -> Any:
-    out = wire.plain(effect)
+def _shown(effect: Effect, *rules: _Rule) -> Any:
+    def plain(message: object) -> Any:
+        for rule in rules:
+            message = _changed(message, rule)
+        return wire.plain(message)
+
+    out = plain(effect)
     if isinstance(effect, AppendConfig):
-        out["records"] = [[key, _opened(key, value)] for key, value in effect.records]
+        events = [(key, value and decode(0, key, value)) for key, value in effect.records]
+        out["records"] = [[key, plain(event)] for key, event in events]
+    elif isinstance(effect, WriteStatus):
+        out["value"] = plain(effect.value and decode_status(effect.key, effect.value))
     return out
 
 
-def _opened(key: str, value: bytes | None) -> Any:
-    if value is None:
-        return None
-    found = json.loads(value)
-    return {"type": _KEY_RECORD, **found} if key == SESSION_KEY else found
+def _without_texts(message: object, name: str, value: object) -> object:
+    """They are made of what the journal has digests of, so a replay has other ones."""
+    if name == "value" and isinstance(message, Success):
+        return None if value is None else _NO_TEXT
+    if name in _TEXTS:
+        return _each_text(value, lambda _: _NO_TEXT)
+    return _changed(value, _without_texts)
+
+
+def _changed(value: object, rule: _Rule) -> Any:
+    """`value`, with each field of the messages in it as `rule` has it. Plain data stays as it
+    is."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        items = cast(tuple[object, ...], value)
+        new_items = tuple(_changed(each, rule) for each in items)
+        return items if all(map(is_, items, new_items)) else new_items
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    changes: dict[str, Any] = {}
+    for field in fields(value):
+        old = getattr(value, field.name)
+        new = rule(value, field.name, old)
+        if new is not old:
+            changes[field.name] = new
+    return replace(value, **changes) if changes else value
+
+
+def _each_text(value: object, change: Callable[[str], str]) -> object:
+    """What is no text, as a code of an error or None, stays, and so does an empty one."""
+    if isinstance(value, tuple):
+        return tuple(_each_text(each, change) for each in cast(tuple[object, ...], value))
+    if isinstance(value, str) and value and not isinstance(value, Enum):
+        return change(value)
+    return value
 
 
 def _complete(text: str) -> bool:

@@ -308,8 +308,8 @@ class Statuses:
         own, _ = self._own[key]
         known = self._known(item)
         spoken = max(-1 if status is None else status.generation for status in (known, over))
-        if over == own:
-            self._unheard.pop(key, None)
+        if over is not None and over == replace(own, trace=over.trace):
+            self._unheard.pop(key, None)  # whatever its trace: a journal keeps none
         elif self._is_mine(over):
             pass
         elif key in self._unheard:

@@ -59,8 +59,8 @@ class JournalFile:
             self._write(self._journal.line(now_ms, command))
 
     def decided(self, effects: Sequence[Effect]) -> None:
-        """Log at DEBUG what was decided on the command that was written last, in full and without
-        secrets: what a replay of the journal must decide, too."""
+        """Log at DEBUG what was decided on the command that was written last, without secrets: what
+        a replay of the journal must decide, too."""
         if effects and log.isEnabledFor(logging.DEBUG):
             decision = self._journal.decided(effects)
             log.debug("decided %s", json.dumps(decision, separators=(",", ":")))
