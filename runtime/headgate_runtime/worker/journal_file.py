@@ -4,7 +4,9 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from headgate.herder.journal import Journal
@@ -52,18 +54,39 @@ class JournalFile:
         self._file = os.fdopen(descriptor, "w", buffering=1, encoding="utf-8", newline="\n")
 
     def begin(self, settings: HerderSettings, now_ms: int, wall_ms: int) -> None:
-        self._write(self._journal.first_line(settings, now_ms, wall_ms))
+        with self._alone():
+            self._write(self._journal.first_line(settings, now_ms, wall_ms))
 
     def write(self, now_ms: int, command: Command) -> None:
         if self._left > 0:
-            self._write(self._journal.line(now_ms, command))
+            with self._alone():
+                self._write(self._journal.line(now_ms, command))
 
     def decided(self, effects: Sequence[Effect]) -> None:
         """Log at DEBUG what was decided on the command that was written last, without secrets: what
         a replay of the journal must decide, too."""
-        if effects and log.isEnabledFor(logging.DEBUG):
-            decision = self._journal.decided(effects)
-            log.debug("decided %s", json.dumps(decision, separators=(",", ":")))
+        if effects and self._left > 0 and log.isEnabledFor(logging.DEBUG):
+            with self._alone():
+                decision = json.dumps(self._journal.decided(effects), separators=(",", ":"))
+                log.debug("decided %s", decision)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A fault of the journal ends the journal, and not its worker. The log says where, and not
+        what: the error may quote what the journal leaves out."""
+        try:
+            yield
+        except Exception as error:
+            self._left = 0
+            *_, frame = traceback.extract_tb(error.__traceback__)
+            log.warning(
+                "the journal %s ends here: a fault of its own, %s at %s:%d; "
+                "the worker goes on, please report it",
+                self._path,
+                type(error).__name__,
+                Path(frame.filename).name,
+                frame.lineno,
+            )
 
     def _write(self, line: str) -> None:
         self._left -= len(line) + 1
