@@ -41,6 +41,14 @@ class DaemonThreads:
             self._waiting.append(work)
             self._staff()
 
+    def withdraw(self, work: Callable[[], None]) -> bool:
+        """Whether `work` had not begun. It is never done then."""
+        with self._lock:
+            if work not in self._waiting:
+                return False
+            self._waiting.remove(work)
+            return True
+
     def close(self) -> None:
         """What has begun is left to itself."""
         with self._lock:

@@ -20,7 +20,7 @@ from headgate.herder.messages import (
 from headgate.ids import State, TaskId
 from headgate.ports import TransportError
 from headgate_runtime.api import others
-from headgate_runtime.api.others import LATE, TELLS_NOTHING, Others
+from headgate_runtime.api.others import AT_ONCE, LATE, NOT_ASKED, TELLS_NOTHING, Others
 
 HANGS = TaskView(
     *(TaskId("c", 0), State.RUNNING, 1, 0, False, 0, ""), call="poll", call_since_ms=1_000
@@ -113,3 +113,88 @@ def test_who_asks_at_once_gets_one_answer() -> None:
     found = asyncio.run(both())
     assert len(peers.asked) == 1
     assert all(isinstance(each["b"], WorkerView) for each in found)
+
+
+class Silent(Peers):
+    """Some of the workers do not answer before `let_go`; `calls` has the urls that were called."""
+
+    def __init__(self, silent: int, **answers: Any) -> None:
+        super().__init__(**answers)
+        self.let_go = threading.Event()
+        self.silent = [f"silent{number:02}" for number in range(silent)]
+        self.calls: list[str] = []
+
+    def call(self, url: str, call: DescribeWorker, hops: int, timeout_ms: int) -> Result:
+        self.calls.append(url)
+        if url in self.silent:
+            self.let_go.wait(30)
+            raise TransportError("broken off")
+        return super().call(url, call, hops, timeout_ms)
+
+
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(others, "BEGIN_MS", 100)
+    monkeypatch.setattr(others, "OTHERS_MS", 200)
+
+
+def test_workers_that_do_not_answer_hold_up_none_that_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(others, "OTHERS_MS", 60_000)
+    peers = Silent(3 * AT_ONCE, well=Success(wire.plain(VIEW)))
+
+    async def rounds() -> None:
+        asking = Others()
+        await asking.views(peers.call, ["well"])
+        silent = asyncio.create_task(asking.views(peers.call, [*peers.silent, "well"]))
+        while len(peers.calls) < 1 + AT_ONCE:
+            await asyncio.sleep(0.01)
+        assert isinstance((await asking.views(peers.call, ["well"]))["well"], WorkerView)
+        silent.cancel()
+
+    try:
+        asyncio.run(rounds())
+    finally:
+        peers.let_go.set()
+
+
+def test_one_call_at_a_time_goes_to_a_worker_and_none_that_is_no_longer_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    short(monkeypatch)
+    peers = Silent(AT_ONCE + 3)
+
+    async def rounds() -> list[Any]:
+        asking = Others()
+        found = [await asking.views(peers.call, peers.silent) for _ in range(2)]
+        asked = list(peers.calls)
+        peers.let_go.set()
+        while not all(question.result.done() for question in asking._open.values()):
+            await asyncio.sleep(0.01)
+        assert peers.calls == asked
+        return found
+
+    for found in asyncio.run(rounds()):
+        late = [url for url in peers.silent if found[url] == LATE]
+        assert len(late) == AT_ONCE
+        assert {found[url] for url in peers.silent if url not in late} == {NOT_ASKED}
+    assert len(peers.calls) == len(set(peers.calls)) == AT_ONCE
+
+
+def test_each_silent_worker_has_its_turn_so_that_it_is_seen_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    short(monkeypatch)
+    peers = Silent(3 * AT_ONCE)
+
+    async def rounds() -> None:
+        asking = Others()
+        for _ in range(4):
+            await asking.views(peers.call, peers.silent)
+            peers.let_go.set()
+            while not all(question.result.done() for question in asking._open.values()):
+                await asyncio.sleep(0.01)
+            peers.let_go.clear()
+
+    asyncio.run(rounds())
+    assert set(peers.calls) == set(peers.silent)
