@@ -43,6 +43,8 @@ class ClusterHub:
         self._now = pb.Cluster()
         self._others: list[pb.Worker] | None = None
         """Members of the group, of which `Backend.cluster` may not tell; None: not asked yet."""
+        self._others_unknown = ""
+        """Why they could not be told the last time; they are as before meanwhile."""
         self._looks = 0
         """How often the cluster was looked at."""
         self._error = ""
@@ -119,8 +121,10 @@ class ClusterHub:
         """A worker that does not answer must not keep the looks at this one waiting."""
         while True:
             try:
-                found = messages.cluster(await self._backend.group(ASK_MS)).workers
-                self._others = [each for each in found if each.member]
+                found = messages.cluster(await self._backend.group(ASK_MS))
+                self._others_unknown, last = found.others_unknown, self._others or []
+                members = [each for each in found.workers if each.member]
+                self._others = last if found.others_unknown else _as_last(members, last)
             except Exception as error:  # the looks at this worker tell what is wrong
                 log.debug("the other workers of the watched cluster: %s", error)
                 self._others = self._others or []
@@ -133,7 +137,11 @@ class ClusterHub:
                 continue
             try:
                 found = messages.cluster(await self._backend.cluster(ASK_MS))
+                found.others_unknown = self._others_unknown
                 own = {each.worker_id for each in found.workers}
+                members = {each.worker_id for each in self._others}
+                for each in found.workers:
+                    each.member = each.worker_id in members
                 others = [each for each in self._others if each.worker_id not in own]
                 found.workers.extend(others)
             except Exception as error:  # who watches waits for the next look
@@ -153,6 +161,23 @@ class ClusterHub:
                 self._error = ""
                 self._news.notify_all()
             await asyncio.sleep(LOOK_S)
+
+
+def _as_last(workers: list[pb.Worker], before: list[pb.Worker]) -> list[pb.Worker]:
+    """`workers`; one that does not answer has what it told before in the same generation."""
+    last = {each.worker_id: each for each in before}
+    return [_with_last(each, last.get(each.worker_id)) for each in workers]
+
+
+def _with_last(now: pb.Worker, last: pb.Worker | None) -> pb.Worker:
+    if now.answers or last is None or last.generation != now.generation:
+        return now
+    kept = pb.Worker()
+    kept.CopyFrom(last)
+    for field in ("answers", "settled", "pending", "long_calls"):
+        kept.ClearField(field)
+    kept.unknown, kept.leader = now.unknown, now.leader
+    return kept
 
 
 def _workers(cluster: pb.Cluster) -> dict[str, pb.Worker]:

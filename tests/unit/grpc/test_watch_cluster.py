@@ -221,3 +221,87 @@ def test_other_workers_of_the_group_are_told_too() -> None:
 
     own, other = asyncio.run(watched())
     assert (own.worker_id, other.worker_id, other.unknown) == ("a", "b", "why")
+
+
+class Group(Workers):
+    """The worker "a" is asked; `groups` has what the group says, one after the other."""
+
+    def __init__(self, *groups: Any) -> None:
+        super().__init__()
+        self.views["a"] = view()
+        self.groups = list(groups)
+        self.told = 0
+
+    async def group(self, timeout_ms: int) -> Any:
+        found = dict(await self.cluster(timeout_ms))
+        (own,) = found["workers"]
+        now = self.groups[min(self.told, len(self.groups) - 1)]
+        self.told += 1
+        if isinstance(now, str):
+            return {**found, "others_unknown": now}
+        return {**found, "workers": [{**own, "member": True}, *now]}
+
+
+HANGS = TaskView(TaskId("c", 0), State.RUNNING, 1, 0, False, 0, "", call="poll", call_since_ms=0)
+
+
+def runs(generation: int = 1) -> dict[str, Any]:
+    own = replace(view(1, generation), tasks=(HANGS,), pending=("a start",), now_ms=60_000)
+    return {"worker_id": "b", "url": "", "view": wire.plain(own), "member": True}
+
+
+def late(generation: int = 1) -> dict[str, Any]:
+    """What the leader's last round says of a worker that does not answer itself."""
+    round_ = {"generation": generation, "counts": (1, 1), "leader": True}
+    return {"worker_id": "b", "url": "", "view": None, "unknown": "late", "member": True, **round_}
+
+
+def told_by(backend: Group, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, pb.Worker]]:
+    """All workers after each response, until the group has said all."""
+    monkeypatch.setattr(cluster_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(cluster_watch, "OTHERS_S", 0.1)
+    monkeypatch.setattr(cluster_watch, "SILENCE_S", 0.05)
+    known: dict[str, pb.Worker] = {}
+    seen: list[dict[str, pb.Worker]] = []
+
+    async def watched() -> None:
+        hub = ClusterHub(backend)  # type: ignore[arg-type]
+        async for response in hub.watch():
+            worker_changes(response, known)
+            seen.append(dict(known))
+            if response.reset:
+                assert response.cluster.others_unknown == (
+                    backend.groups[0] if isinstance(backend.groups[0], str) else ""
+                )
+            if backend.told > len(backend.groups) + 1:
+                break
+        await hub.close()
+
+    asyncio.run(asyncio.wait_for(watched(), 20))
+    return seen
+
+
+def test_no_worker_is_gone_while_the_group_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Group([runs()], "the leader is not known", [runs()])
+    for workers in told_by(backend, monkeypatch):
+        assert set(workers) == {"a", "b"}
+        assert workers["a"].member and list(workers["b"].tasks) == ["c-0"]
+
+
+def test_why_the_others_are_not_known_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Group("the leader is not known", "the leader is not known", [runs()])
+    seen = told_by(backend, monkeypatch)
+    assert (set(seen[0]), set(seen[-1])) == ({"a"}, {"a", "b"})
+
+
+def test_a_worker_that_answers_late_keeps_its_tasks_until_the_next_rebalance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = told_by(Group([runs()], [late()], [late()]), monkeypatch)
+    (first, last) = seen[0]["b"], seen[-1]["b"]
+    assert first.answers and not first.unknown and len(first.long_calls) == 1
+    assert (last.answers, last.unknown, last.leader) == (False, "late", True)
+    assert last.tasks == first.tasks and last.connectors == first.connectors
+    assert not last.long_calls and not last.pending and not last.settled
+    last = told_by(Group([runs()], [late(2)]), monkeypatch)[-1]["b"]
+    assert not last.tasks and (last.generation, last.task_count) == (2, 1)

@@ -81,7 +81,9 @@ Global___WatchClusterRequest: _TypeAlias = WatchClusterRequest  # noqa: Y015
 class WatchClusterResponse(_message.Message):
     """Changes of workers. A stream sends `reset` with the cluster, then all workers, then `synced`, then
     changes. A response holds at most 64 KiB, or one worker. A slow reader misses states in between; the
-    last state of each worker is always sent.
+    last state of each worker is always sent. While it is not known who is in the group, as in a
+    rebalance, other workers stay as they were told last. One that does not answer keeps its connectors
+    and tasks of the same generation.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -97,7 +99,7 @@ class WatchClusterResponse(_message.Message):
     """All workers that there are have been sent."""
     @_builtins.property
     def cluster(self) -> Global___Cluster:
-        """With `reset`: the cluster, without its workers."""
+        """With `reset`: the cluster, without its workers. Its others_unknown is of that moment."""
 
     @_builtins.property
     def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Worker]:
