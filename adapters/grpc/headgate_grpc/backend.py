@@ -82,7 +82,8 @@ class Backend(Protocol):
 
     async def cluster(self, timeout_ms: int) -> Json:
         """``{"version", "commit", "kafka_cluster_id", "group_id", "workers"}``; each worker is
-        ``{"worker_id", "url", "view"}``, whose view is a `WorkerView` as plain data, or None."""
+        ``{"worker_id", "url", "view"}``, whose view is a `WorkerView` as plain data, or None; then
+        "unknown" says why."""
         ...
 
     async def group(self, timeout_ms: int) -> Json:

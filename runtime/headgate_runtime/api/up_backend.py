@@ -52,6 +52,9 @@ NO_WORKER: Final = (
     "No worker of this headgate up answers at the moment; the folder logs in its data folder says "
     "why. Ask again"
 )
+NO_ANSWER: Final = (
+    "it has not answered: it starts, or has ended; the folder logs in the data folder says why"
+)
 
 
 class UpBackend:
@@ -115,7 +118,9 @@ class UpBackend:
 
     async def cluster(self, timeout_ms: int) -> Mapping[str, Any]:
         workers = [
-            {"worker_id": name, "url": url, "view": None if view is None else wire.plain(view)}
+            {"worker_id": name, "url": url, "view": None, "unknown": NO_ANSWER}
+            if view is None
+            else {"worker_id": name, "url": url, "view": wire.plain(view)}
             for name, url, view in self._workers()
         ]
         return {

@@ -81,11 +81,15 @@ class WorkerBackend:
 
     async def cluster(self, timeout_ms: int) -> Mapping[str, Any]:
         view: Any = None
+        unknown = ""
         result = await self.ask(DescribeWorker(), timeout_ms)
         if isinstance(result, Success):
             view = result.value
+        else:
+            unknown = result.message
         group = "" if self._worker is None else self._worker.settings["group.id"] or ""
-        worker = {"worker_id": self._rest.worker_id, "url": self._rest.url, "view": view}
+        names = {"worker_id": self._rest.worker_id, "url": self._rest.url}
+        worker = {**names, "view": view, "unknown": unknown}
         return {**self._root, "group_id": group, "workers": [worker]}
 
     async def group(self, timeout_ms: int) -> Mapping[str, Any]:

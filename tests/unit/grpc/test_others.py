@@ -19,8 +19,10 @@ from headgate.herder.messages import (
 )
 from headgate.ids import State, TaskId
 from headgate.ports import TransportError
+from headgate_grpc import messages
 from headgate_runtime.api import others
 from headgate_runtime.api.others import AT_ONCE, LATE, NOT_ASKED, TELLS_NOTHING, Others
+from headgate_runtime.api.worker_backend import WorkerBackend
 
 HANGS = TaskView(
     *(TaskId("c", 0), State.RUNNING, 1, 0, False, 0, ""), call="poll", call_since_ms=1_000
@@ -198,3 +200,19 @@ def test_each_silent_worker_has_its_turn_so_that_it_is_seen_when_it_is_back(
 
     asyncio.run(rounds())
     assert set(peers.calls) == set(peers.silent)
+
+
+def test_why_a_worker_has_not_answered_is_told_of_the_one_that_is_asked_too() -> None:
+    class Rest:
+        worker_id, url = "a:1", "http://a:1"
+
+        async def asked(self, call: object, timeout_ms: int, hops: int, origin: str) -> Result:
+            raise TimeoutError
+
+    unused: Any = None
+    root = {"version": "v", "commit": "c", "kafka_cluster_id": "k"}
+    rest: Any = Rest()
+    backend = WorkerBackend(rest, root, unused, unused)
+    (told,) = messages.cluster(asyncio.run(backend.group(70))).workers
+    assert (told.answers, told.worker_id) == (False, "a:1")
+    assert "has not answered within 70 ms" in told.unknown

@@ -1,10 +1,14 @@
 """What the process of `headgate up` reads of its log, by several threads."""
 
+import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 from headgate.topics.config_records import encode_connector
-from headgate_runtime.api.up_backend import _LogView
+from headgate_grpc import messages
+from headgate_runtime.api.up_backend import NO_ANSWER, UpBackend, _LogView
+from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.up import folder
 
 
@@ -36,3 +40,12 @@ def test_what_was_touched_is_told_before_any_thread_answers_with_it(tmp_path: Pa
     view.watch(None)
     transport.close()
     writer.close()
+
+
+def test_why_a_worker_does_not_answer_is_told() -> None:
+    unused: Any = None
+    settings = WorkerSettings({"group.id": "g", "plugin.path": ()}, {})
+    workers = [("worker-1", "embedded:worker-1", None)]
+    backend = UpBackend(unused, unused, settings, list, lambda: workers)
+    (told,) = messages.cluster(asyncio.run(backend.group(100))).workers
+    assert (told.answers, told.unknown) == (False, NO_ANSWER)
