@@ -254,7 +254,7 @@ class Herder:
             fencing_rounds=self._rounds.done,
             failed_fencing_rounds=self._rounds.failed,
             loop=loop,
-            rebalance_times=self._work.times.read(),
+            rebalance_times=self._work.times.read(self._ctx.now_ms),
             startups=m.Startups(*self._connectors.startups, *self._tasks.startups),
             connector_calls=connector_calls,
         )

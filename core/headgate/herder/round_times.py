@@ -1,14 +1,28 @@
 """How long a worker's rebalances take."""
 
+from dataclasses import replace
+
 from headgate.herder.views import Rebalances
+from headgate.recent_max import RecentMax
 
 
 class RoundTimes:
     """Rebalances of one worker: from the moment when it is to join its group anew until its work
-    may run again. What is revoked is stopped meanwhile, and that time is part of it."""
+    may run again. What is revoked is stopped meanwhile, and that time is part of it. While the
+    coordinator is out of reach there is no rebalance; one begins with the first answer after."""
 
     def __init__(self) -> None:
         self._now = Rebalances()
+        self._longest_ms = RecentMax()
+        self._lost = False
+
+    def lost(self) -> None:
+        """The coordinator is out of reach."""
+        self._lost = True
+
+    def heard(self) -> None:
+        """The coordinator has answered."""
+        self._lost = False
 
     def look(self, now_ms: int, *, steady: bool, outside: bool) -> None:
         """
@@ -17,14 +31,15 @@ class RoundTimes:
             outside: it is in no group, and joins none.
         """
         now = self._now
-        if outside:
-            self._now = Rebalances(now.count, now.took_ms, now.took_ms_max, now.ended_ms)
+        if outside or self._lost:
+            self._now = replace(now, began_ms=None)
         elif not steady and now.began_ms is None:
-            self._now = Rebalances(now.count, now.took_ms, now.took_ms_max, now.ended_ms, now_ms)
+            self._now = replace(now, began_ms=now_ms)
         elif steady and now.began_ms is not None:
             took_ms = now_ms - now.began_ms
-            longest_ms = max(now.took_ms_max, took_ms)
-            self._now = Rebalances(now.count + 1, now.took_ms + took_ms, longest_ms, now_ms)
+            self._longest_ms.add(took_ms, now_ms / 1000)
+            self._now = Rebalances(now.count + 1, now.took_ms + took_ms, 0, now_ms)
 
-    def read(self) -> Rebalances:
-        return self._now
+    def read(self, now_ms: int) -> Rebalances:
+        longest_ms = int(self._longest_ms.read(now_ms / 1000))
+        return replace(self._now, took_ms_max=longest_ms)

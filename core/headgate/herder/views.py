@@ -79,6 +79,7 @@ class Rebalances:
     took_ms: int = 0
     """Time of all of them."""
     took_ms_max: int = 0
+    """Time of the longest of those that ended in the last one or two minutes."""
     ended_ms: int | None = None
     """When the last one was over; None: none is yet."""
     began_ms: int | None = None

@@ -22,6 +22,9 @@ from headgate.membership.messages import GroupResponse, HeartbeatAnswered
 _WORKING = (MemberState.STEADY, MemberState.RELEASING)
 """States in which work may be started, once the member has allowed it."""
 
+_SILENCE = (mm.Tick, mm.CoordinatorLost)
+"""What says that the coordinator is out of reach, if the worker gives up its work for it."""
+
 
 class GroupWork:
     def __init__(self, ctx: Context, connectors: Connectors, tasks: Tasks) -> None:
@@ -70,6 +73,7 @@ class GroupWork:
             self._give(mm.Tick())
 
     def on_group_answered(self, response: GroupResponse) -> None:
+        self.times.heard()
         self._give(response)
         if (
             isinstance(response, HeartbeatAnswered)
@@ -118,6 +122,8 @@ class GroupWork:
 
     def _give(self, given: mm.MemberInput) -> None:
         for output in self.member.handle(self._ctx.now_ms, given, self._work_view()):
+            if isinstance(output, mm.StopEverything) and isinstance(given, _SILENCE):
+                self.times.lost()
             self._carry_out(output)
         self._update_membership()
         state = self.member.state

@@ -102,7 +102,7 @@ def _rebalances(table: Families, times: Rebalances, now_ms: int, own: Labels) ->
     name = "headgate_worker_rebalance"
     text = "Seconds from the begin of a rebalance until work may run again."
     table.summary(f"{name}_seconds", text, own, times.count, times.took_ms / 1000)
-    text = "Seconds that the longest rebalance took."
+    text = "Seconds that the longest rebalance of the last one or two minutes took."
     table.gauge(f"{name}_longest_seconds", text, own, times.took_ms_max / 1000)
     text = "1: a rebalance is under way."
     table.gauge("headgate_worker_rebalancing", text, own, times.began_ms is not None)

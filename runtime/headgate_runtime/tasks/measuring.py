@@ -20,8 +20,8 @@ from headgate.ports import (
     RecordMetadata,
     ValueColumn,
 )
+from headgate.recent_max import RecentMax
 from headgate.task.messages import CallFigures, ErrorFigures, Measured
-from headgate_runtime.worker.recent_max import RecentMax
 
 NO_ERRORS: Final = ErrorFigures()
 

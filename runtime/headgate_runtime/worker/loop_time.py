@@ -1,7 +1,7 @@
 """How long the herder's thread is busy with one thing: heartbeats and answers wait for that."""
 
 from headgate.herder.messages import LoopBusy
-from headgate_runtime.worker.recent_max import RecentMax
+from headgate.recent_max import RecentMax
 
 
 class LoopTime:

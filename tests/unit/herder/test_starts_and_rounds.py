@@ -1,6 +1,7 @@
 """What a worker counts of its starts, and how long its rebalances take."""
 
-from support.herder.setups import C0, SOURCE, created, one_worker
+import pytest
+from support.herder.setups import C0, SOURCE, created, one_worker, two_workers
 
 from headgate.herder.messages import ConnectorFailed, CreateConnector, Rebalances, Startups
 from headgate.herder.round_times import RoundTimes
@@ -10,23 +11,52 @@ from headgate.task.messages import TaskEnded, TaskOutcome
 def test_a_rebalance_lasts_until_work_may_run_again() -> None:
     times = RoundTimes()
     times.look(100, steady=False, outside=True)
-    assert times.read() == Rebalances()
+    assert times.read(100) == Rebalances()
     times.look(200, steady=False, outside=False)
     times.look(300, steady=False, outside=False)
-    assert times.read() == Rebalances(began_ms=200)
+    assert times.read(300) == Rebalances(began_ms=200)
     times.look(500, steady=True, outside=False)
     times.look(600, steady=True, outside=False)
-    assert times.read() == Rebalances(1, 300, 300, 500)
+    assert times.read(600) == Rebalances(1, 300, 300, 500)
     times.look(1_000, steady=False, outside=False)
     times.look(1_100, steady=True, outside=False)
-    assert times.read() == Rebalances(2, 400, 300, 1_100)
+    assert times.read(1_100) == Rebalances(2, 400, 300, 1_100)
 
 
 def test_what_a_worker_that_leaves_was_waiting_for_is_no_rebalance() -> None:
     times = RoundTimes()
     times.look(200, steady=False, outside=False)
     times.look(300, steady=False, outside=True)
-    assert times.read() == Rebalances()
+    assert times.read(300) == Rebalances()
+
+
+def test_the_longest_is_of_the_last_minutes() -> None:
+    times = RoundTimes()
+    times.look(1_000, steady=False, outside=False)
+    times.look(9_000, steady=True, outside=False)
+    assert times.read(60_000) == Rebalances(1, 8_000, 8_000, 9_000)
+    assert times.read(200_000) == Rebalances(1, 8_000, 0, 9_000)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["it is told", "nothing is heard"])
+def test_time_without_a_coordinator_is_no_rebalance(told: bool) -> None:
+    world = two_workers()
+    created(world)
+    worker = world.workers["b"]
+    before = worker.herder.view().rebalance_times
+    worker.cut_off = True
+    for _ in range(60):
+        if told:
+            world.lose_coordinator("b")
+        world.advance(60_000)
+    during = worker.herder.view()
+    assert not during.settled and during.rebalance_times.began_ms is None
+    worker.cut_off = False
+    world.advance(60_000)
+    world.until_settled()
+    times = worker.herder.view().rebalance_times
+    assert times.count > before.count and times.began_ms is None
+    assert times.took_ms - before.took_ms < 60_000 and times.took_ms_max < 60_000
 
 
 def test_starts_of_a_connector_and_its_tasks() -> None:
