@@ -197,12 +197,15 @@ def _measured(table: Families, measured: Measured, labels: Labels) -> None:
 
 
 def _calls(table: Families, calls: CallFigures, labels: Labels) -> None:
-    name, text = "headgate_task_batch_records", "Records of calls that gave or took some."
+    name, text = "headgate_task_call_records", "Records of calls that gave or took some."
     table.summary(name, text, labels, calls.calls, calls.records)
     text = "Most records of a call in the last one or two minutes."
     table.gauge(f"{name}_max", text, labels, calls.records_max)
     labels = {**labels, "method": calls.method}
-    name, text = "headgate_task_batch_seconds", "Seconds of calls that gave or took records."
+    name, text = (
+        "headgate_task_call_duration_seconds",
+        "Seconds of calls that gave or took records.",
+    )
     table.summary(name, text, labels, calls.calls, calls.took_us / 1e6)
     text = "Seconds of the longest call in the last one or two minutes."
     table.gauge(f"{name}_max", text, labels, calls.took_us_max / 1e6)

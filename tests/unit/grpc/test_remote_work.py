@@ -63,7 +63,7 @@ def test_batches_over_grpc_and_over_rest(
 def await_records(url: str, *connectors: str) -> None:
     """The figures of tasks in processes of their own come to the worker's metrics."""
     wanted = [
-        rf'headgate_task_batch_records_sum{{connector="{each}".* {LINES}\.0' for each in connectors
+        rf'headgate_task_call_records_sum{{connector="{each}".* {LINES}\.0' for each in connectors
     ]
     deadline, scraped = time.monotonic() + 30, ""
     while not all(re.search(each, scraped) for each in wanted):

@@ -115,19 +115,19 @@ def of_task(measured: Measured) -> dict[str, float]:
 def test_sizes_and_times_of_batches() -> None:
     calls = CallFigures("poll", 4, 1_000, 700, 8_000, 5_000)
     seen = of_task(Measured(0, 0, 0, batches=calls))
-    assert seen["headgate_task_batch_records_count{,task=0}"] == 4
-    assert seen["headgate_task_batch_records_sum{,task=0}"] == 1_000
-    assert seen["headgate_task_batch_records_max{,task=0}"] == 700
-    assert seen["headgate_task_batch_seconds_count{,method=poll,task=0}"] == 4
-    assert seen["headgate_task_batch_seconds_sum{,method=poll,task=0}"] == 0.008
-    assert seen["headgate_task_batch_seconds_max{,method=poll,task=0}"] == 0.005
+    assert seen["headgate_task_call_records_count{,task=0}"] == 4
+    assert seen["headgate_task_call_records_sum{,task=0}"] == 1_000
+    assert seen["headgate_task_call_records_max{,task=0}"] == 700
+    assert seen["headgate_task_call_duration_seconds_count{,method=poll,task=0}"] == 4
+    assert seen["headgate_task_call_duration_seconds_sum{,method=poll,task=0}"] == 0.008
+    assert seen["headgate_task_call_duration_seconds_max{,method=poll,task=0}"] == 0.005
     assert seen["kafka_connect_connector_task_metrics_batch_size_avg{,task=0}"] == 250
     assert seen["kafka_connect_source_task_metrics_poll_batch_avg_time_ms{,task=0}"] == 2
     assert seen["kafka_connect_source_task_metrics_poll_batch_max_time_ms{,task=0}"] == 5
     put = of_task(Measured(0, 0, 0, batches=dataclasses.replace(calls, method="put")))
     assert put["kafka_connect_sink_task_metrics_put_batch_max_time_ms{,task=0}"] == 5
     none = of_task(Measured(0, 0, 0, batches=CallFigures("put", 0, 0, 0, 0, 0)))
-    assert none["headgate_task_batch_records_count{,task=0}"] == 0
+    assert none["headgate_task_call_records_count{,task=0}"] == 0
     assert not [name for name in none if "batch_size" in name or "put_batch" in name]
 
 
@@ -155,7 +155,7 @@ def test_what_is_read_and_committed_elsewhere_is_not_told() -> None:
     seen = of_task(
         Measured(0, 0, 0, batches=CallFigures("run_batch", 1, 1, 1, 1, 1), elsewhere=True)
     )
-    assert "headgate_task_batch_seconds_sum{,method=run_batch,task=0}" in seen
+    assert "headgate_task_call_duration_seconds_sum{,method=run_batch,task=0}" in seen
     assert not [name for name in seen if "task_bytes" in name or "commit_seconds" in name]
 
 
