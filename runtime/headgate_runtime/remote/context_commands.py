@@ -5,7 +5,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
-from urllib.parse import urlsplit
 
 import typer
 
@@ -219,10 +218,8 @@ def _note_others(current: str) -> None:
 
 
 def _address(url: str) -> str:
-    if not url.startswith(locate.SCHEMES):
-        refuse(str(locate.no_address(url)))
     with told():
-        locate.refuse_login(url)
+        locate.refuse_wrong(url)
     if url.startswith("unix:"):
         return f"unix:{Path(url.removeprefix('unix:')).expanduser().absolute()}"
     return url.rstrip("/")
@@ -250,7 +247,7 @@ def _password(user: str, *, from_input: bool) -> str:
 
 
 def _check(made: Context) -> None:
-    if made.username and urlsplit(made.url).scheme not in ("http", "https"):
+    if made.username and not made.url.startswith(("http://", "https://")):
         refuse(f"{made.url} takes no user\n  next: --username is for http:// and https://")
     if made.password and not made.username:
         refuse("a password without a user\n  next: give --username USER, too")

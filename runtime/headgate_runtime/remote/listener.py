@@ -55,8 +55,8 @@ def listens(host: str, port: int) -> str | None:
 def advice(address: str) -> tuple[str, str]:
     """What is there in place of what `address` says, and what to do next; empty: as it says, or it
     is not known."""
-    where = urlsplit(address)
     try:
+        where = urlsplit(address)
         host, port = where.hostname, where.port
     except ValueError:
         return "", ""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from headgate.connector.secret_keys import without_login
 from headgate.errors import MissingExtraError
 from headgate_runtime.remote import contexts
 from headgate_runtime.remote.remote import Remote, RemoteError
@@ -68,9 +69,21 @@ def no_address(text: str) -> RemoteError:
     )
 
 
-def refuse_login(url: str) -> None:
-    """Raises RemoteError: `url` has a user or a password in it, which would be shown and logged."""
-    if "@" in urlsplit(url).netloc:
+def refuse_wrong(url: str) -> None:
+    """Raises RemoteError: `url` is no address, or has a user or a password in it, which would be
+    shown and logged."""
+    if not url.startswith(SCHEMES):
+        raise no_address(url)
+    if url.startswith("unix:"):
+        return
+    try:
+        there = urlsplit(url)
+        known = bool(there.hostname) and there.port != 0
+    except ValueError:  # half an IPv6 address, or a port that is no number
+        known = False
+    if not known:
+        raise no_address(without_login(url))
+    if "@" in there.netloc:
         shown = url.partition("://")[0] + "://" + url.rpartition("@")[2]
         raise RemoteError(
             f"the address has a login in it, and addresses are shown\n  next: give {shown} with "
@@ -92,9 +105,7 @@ def open_remote(url: str | None) -> Remote:
 def opened(access: Access) -> Remote:
     """Raises as `open_remote`."""
     address = access.url
-    if not address.startswith(SCHEMES):
-        raise no_address(address)
-    refuse_login(address)
+    refuse_wrong(address)
     if address.startswith("http"):
         try:
             from headgate_runtime.remote.over_rest import RestRemote

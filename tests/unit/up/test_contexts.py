@@ -287,6 +287,20 @@ def test_a_login_in_an_address_is_refused_and_not_repeated(file: Path) -> None:
     assert "hush" not in done.output
 
 
+@pytest.mark.parametrize("rest", ["[::1", "[::1]:x", "c:99999", "c:abc", "", ":8083", "c:0"])
+@pytest.mark.parametrize("scheme", ["http", "grpcs"])
+def test_an_address_that_cannot_be_read_is_named(file: Path, scheme: str, rest: str) -> None:
+    url = f"{scheme}://{rest}"
+    for command in (["status", "--url", url], ["context", "set", "a", "--url", url]):
+        done = RUN.invoke(app, command)
+        assert (done.exit_code, done.stdout) == (2, ""), done.output
+        assert f"{url!r} is no address of a cluster" in done.stderr
+        assert "\n  next: give http://HOST:PORT" in done.stderr
+        done = RUN.invoke(app, [*command[:-1], url.replace("//", "//me:hush@")])
+        assert done.exit_code == 2 and "hush" not in done.output
+    assert not file.exists()
+
+
 class Guarded(BaseHTTPRequestHandler):
     """A worker that lets `ops` in, as BasicAuthSecurityRestExtension of Kafka Connect does."""
 
