@@ -145,19 +145,20 @@ def changed() -> Iterator[Change]:
     """
     file = path()
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(file.parent):
+        # A link is kept: what it leads to is replaced, in a folder that may be of another disk.
+        real = file.resolve()
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(real.parent):
             change = Change(read())
             yield change
-            handle, made = tempfile.mkstemp(prefix=f".{file.name}-", dir=file.parent)
+            handle, made = tempfile.mkstemp(prefix=f".{real.name}-", dir=real.parent)
             temporary = Path(made)
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as out:
                     out.write(_written(change.contexts))
                     out.flush()
                     os.fsync(out.fileno())
-                # A link is kept: what it leads to is replaced.
-                temporary.replace(file.resolve())
+                temporary.replace(real)
             except BaseException:
                 temporary.unlink(missing_ok=True)
                 raise

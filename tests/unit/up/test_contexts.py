@@ -1,6 +1,7 @@
 """``headgate context``: names for clusters, and which cluster a command is about."""
 
 import base64
+import errno
 import json
 import os
 import socket
@@ -220,6 +221,25 @@ def test_a_file_behind_a_link_is_changed_where_it_is(file: Path, tmp_path: Path)
     file.symlink_to(real)
     ok("set", "a", "--url", HTTP)
     assert file.is_symlink() and '"a"' in real.read_text()
+
+
+def test_a_file_behind_a_link_may_be_on_another_file_system(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tmp_path / "elsewhere" / "kept.json"
+    file.parent.mkdir()
+    file.symlink_to(real)
+    replace = Path.replace
+
+    def within(source: Path, target: Path) -> Path:
+        if source.parent != target.parent:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return replace(source, target)
+
+    monkeypatch.setattr(Path, "replace", within)
+    ok("set", "a", "--url", HTTP)
+    assert file.is_symlink() and '"a"' in real.read_text()
+    assert [path.name for path in real.parent.iterdir()] == [real.name]
 
 
 # -- which cluster is meant --
