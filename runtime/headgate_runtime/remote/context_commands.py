@@ -89,6 +89,11 @@ def set_context(
         refuse(f"{name!r} is no name of a context\n  next: use letters, digits, '.', '-' and '_'")
     if address is not None and url is not None:
         refuse(f"two addresses are given, {address} and {url}\n  next: give one")
+    if ":" in (username or ""):
+        refuse(
+            f"--username {username}: basic authentication has no colon in a user\n"
+            "  next: give the user alone; the password is asked for"
+        )
     url = address if url is None else url
     given = {
         "url": None if url is None else _address(url),
@@ -237,7 +242,13 @@ def _file(given: str | None) -> str | None:
 
 def _password(user: str, *, from_input: bool) -> str:
     if from_input:
-        return sys.stdin.readline().rstrip("\r\n")
+        found = sys.stdin.readline().rstrip("\r\n")
+        if not found:
+            refuse(
+                "standard input has no password in its first line\n  next: nothing was changed; "
+                "give it there, or leave --password-stdin out"
+            )
+        return found
     if not sys.stdin.isatty():
         refuse(
             f"there is no terminal to ask for the password of {user}\n"

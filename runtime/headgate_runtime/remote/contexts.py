@@ -146,7 +146,7 @@ def changed() -> Iterator[Change]:
     file = path()
     try:
         # A link is kept: what it leads to is replaced, in a folder that may be of another disk.
-        real = file.resolve()
+        real = Path(os.path.realpath(file))
         real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(real.parent):
             change = Change(read())

@@ -380,9 +380,19 @@ class RestRemote:
 
 
 def _login(user: str, password: str) -> list[tuple[str, str]]:
-    """The header of basic authentication; none without a user."""
+    """The header of basic authentication; none without a user.
+
+    Raises:
+        RemoteError: a server would take a part of the user for the password (RFC 7617).
+    """
     if not user:
         return []
+    if ":" in user:
+        raise RemoteError(
+            f"the user {user!r} has a colon, which basic authentication forbids\n"
+            "  next: HEADGATE_USERNAME is the user alone, HEADGATE_PASSWORD the password",
+            2,
+        )
     plain = f"{user}:{password}".encode()
     return [("Authorization", f"Basic {base64.b64encode(plain).decode()}")]
 

@@ -158,6 +158,7 @@ def test_a_password_is_asked_for_on_a_terminal_only(
         (["a", "--url", HTTP, "--ca-file", "none.pem"], "none.pem cannot be read"),
         (["a", "--url", HTTP, "--key-file", __file__], "a key without a certificate"),
         (["a", "--url", HTTP, "--password-stdin"], "a password without a user"),
+        (["a", "--url", HTTP, "--username", "a:b", "--password-stdin"], "no colon in a user"),
         (
             ["a", "--url", "grpc://c:1", "--username", "u", "--password-stdin"],
             "grpc://c:1 takes no user",
@@ -168,6 +169,21 @@ def test_what_makes_no_context_is_refused(file: Path, arguments: list[str], word
     told = refused("set", *arguments, given="hush\n")
     assert words in told and "hush" not in told
     assert not file.exists()
+
+
+@pytest.mark.parametrize("given", ["", "\n", "\r\nhush\n"])
+def test_an_empty_input_is_no_password(file: Path, given: str) -> None:
+    set_it = ("set", "a", "--url", "https://c:1", "--username", "u", "--password-stdin")
+    assert "standard input has no password" in refused(*set_it, given=given)
+    assert not file.exists()
+
+
+def test_a_user_with_a_colon_is_refused_in_the_environment_too(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_USERNAME", "a:b")
+    done = RUN.invoke(app, ["status", "--url", HTTP])
+    assert done.exit_code == 2 and "the user 'a:b' has a colon" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -240,6 +256,12 @@ def test_a_file_behind_a_link_may_be_on_another_file_system(
     ok("set", "a", "--url", HTTP)
     assert file.is_symlink() and '"a"' in real.read_text()
     assert [path.name for path in real.parent.iterdir()] == [real.name]
+
+
+def test_a_file_that_is_a_link_to_itself_is_told(file: Path) -> None:
+    file.parent.mkdir()
+    file.symlink_to(file)
+    assert f"{file}: Too many levels of symbolic links" in refused("set", "a", "--url", HTTP)
 
 
 # -- which cluster is meant --
