@@ -82,7 +82,7 @@ def all_of(
             with offering(remote, name):
                 word = change(remote, name)
         except RefusedError as error:
-            complain(f"{name}: {error}" if name not in str(error) else str(error))
+            complain(str(error) if _names(str(error), name) else f"{name}: {error}")
             code = error.exit_code
         except RemoteError as error:
             left = ", ".join(names[at + 1 :])
@@ -94,6 +94,13 @@ def all_of(
             say(f"{name}{between}{word}")
     if code:
         raise typer.Exit(code)
+
+
+def _names(text: str, name: str) -> bool:
+    """Whether the first line of `text` says which connector or task it is about. A name may be a
+    word of English, or a part of another name."""
+    whole = rf"(?:^|\b[Cc]onnector:? |\b[Tt]ask:? ){re.escape(name)}(?![\w/-]|\.\w)"
+    return re.search(whole, text.partition("\n")[0]) is not None
 
 
 @contextlib.contextmanager

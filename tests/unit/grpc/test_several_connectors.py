@@ -1,9 +1,10 @@
 """Changes of several connectors: by names, by regular expressions, and what comes of each."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import typer
 from support.grpc.worker import Served, grpc_worker
 from typer.testing import CliRunner, Result
 
@@ -12,7 +13,7 @@ from headgate_grpc.v1 import connector_pb2
 from headgate_runtime.command.parser import app
 from headgate_runtime.remote import selecting
 from headgate_runtime.remote.over_rest import RestRemote
-from headgate_runtime.remote.remote import RemoteError
+from headgate_runtime.remote.remote import RefusedError, RemoteError
 
 SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
 NAMES = ("orders-in", "orders-out", "payments")
@@ -112,6 +113,32 @@ def test_yes_asks_nothing_and_plain_names_are_not_asked_about(served: Served) ->
     assert (done.exit_code, done.stderr) == (0, "")
     assert connectors(served, "delete", "payments").stdout == "payments deleted\n"
     assert names(served) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        ("nothing", "a", "a: nothing"),
+        ("there is a fault", "a", "a: there is a fault"),
+        ("Unknown connector a-2", "a", "a: Unknown connector a-2"),
+        ("Unknown connector a.b", "a", "a: Unknown connector a.b"),
+        ("Unknown connector: a", "a", "Unknown connector: a"),
+        ("Unknown task: a-0", "a-0", "Unknown task: a-0"),
+        ("Connector a already exists", "a", "Connector a already exists"),
+        ("a has failed", "a", "a has failed"),
+        ("wrong\n  next: headgate connectors stop a", "a", "a: wrong\n  next: headgate con"),
+    ],
+)
+def test_a_refusal_names_its_connector_once(
+    capsys: pytest.CaptureFixture[str], text: str, name: str, said: str
+) -> None:
+    def change(_: Any, asked: str) -> str:
+        raise RefusedError(text if asked == name else "x")
+
+    with pytest.raises(typer.Exit):
+        selecting.all_of(cast(Any, None), [name, "other"], change)
+    told = capsys.readouterr().err
+    assert told.startswith(f"headgate: {said}") and told.endswith("\nheadgate: other: x\n")
 
 
 class Lost(RestRemote):
