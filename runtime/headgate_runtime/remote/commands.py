@@ -153,11 +153,11 @@ def _maybe_deleted(action: str, name: str) -> Iterator[None]:
     """Offsets outlive their connector: who does not find it is told how to ask for them."""
     try:
         yield
-    except RemoteError as error:
+    except RefusedError as error:
         if not str(error).endswith(LISTED):
             raise
         text = f"{error}; if it was deleted: headgate offsets {action} {name} --deleted source"
-        raise RemoteError(f"{text} (or sink)", error.exit_code) from None
+        raise RefusedError(f"{text} (or sink)", error.exit_code) from None
 
 
 @offsets.command("show", epilog=example("headgate offsets show orders -o json"))
@@ -166,21 +166,28 @@ def show_offsets(
 ) -> None:
     """Show the offsets of connectors. JSON: of several connectors, an object by name."""
     found: dict[str, Sequence[Mapping[str, Any]]] = {}
+    wanted = list(dict.fromkeys(names))
     with remote_at(url) as remote:
-        for name in dict.fromkeys(names):
-            with _maybe_deleted("show", name), selecting.offering(remote, name):
-                found[name] = (
-                    remote.offsets(name)
-                    if deleted is None
-                    else remote.deleted_offsets(name, deleted)
-                )
-    if output is Output.JSON:
-        plain = {name: {"offsets": each} for name, each in found.items()}
-        say(show.as_json(plain if len(plain) > 1 else plain[names[0]]))
-    elif len(found) == 1:
-        say(show.offsets(found[names[0]]))
-    else:
-        say("\n\n".join(f"{name}\n{show.offsets(each)}" for name, each in found.items()))
+
+        def asked(name: str) -> Sequence[Mapping[str, Any]]:
+            with _maybe_deleted("show", name):
+                if deleted is None:
+                    return remote.offsets(name)
+                return remote.deleted_offsets(name, deleted)
+
+        trouble = selecting.ask_each(remote, wanted, asked, found.__setitem__)
+        if output is Output.JSON:
+            plain = {name: {"offsets": each} for name, each in found.items()}
+            if plain or len(wanted) > 1:
+                say(show.as_json(plain if len(wanted) > 1 else plain[wanted[0]]))
+        elif len(wanted) > 1:
+            shown = [f"{name}\n{show.offsets(each)}" for name, each in found.items()]
+            if shown:
+                say("\n\n".join(shown))
+        elif found:
+            say(show.offsets(found[wanted[0]]))
+        if trouble is not None:
+            raise trouble
 
 
 @offsets.command(
@@ -240,7 +247,7 @@ def reset_offsets(
     """Forget all offsets of stopped connectors, or of deleted ones: they begin from the start."""
 
     def reset(remote: Remote, name: str) -> str:
-        with _maybe_deleted("reset", name), selecting.offering(remote, name):
+        with _maybe_deleted("reset", name):
             if deleted is not None and dry_run:
                 found = remote.deleted_offset_differences(name, deleted)
                 return show.offset_differences(found)
@@ -252,7 +259,8 @@ def reset_offsets(
 
     with remote_at(url) as remote:
         if len(names) == 1:
-            say(reset(remote, names[0]))
+            with selecting.offering(remote, names[0]):
+                say(reset(remote, names[0]))
         else:
             selecting.all_of(remote, list(dict.fromkeys(names)), reset, between=":\n")
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,7 +32,16 @@ from headgate_runtime.remote.options import (
     remote_at,
     say,
 )
-from headgate_runtime.remote.remote import Config, ConnectorRow, Plan, Remote, RemoteError, refused
+from headgate_runtime.remote.remote import (
+    NO_WORK,
+    Config,
+    ConnectorRow,
+    Plan,
+    Remote,
+    RemoteError,
+    Work,
+    refused,
+)
 
 connectors = typer.Typer(
     cls=Guessing,
@@ -78,25 +87,33 @@ def show_connector(
 ) -> None:
     """Show connectors: config, states, traces of what has failed. JSON: one object for one name,
     else a list."""
+    rows: list[ConnectorRow] = []
     with remote_at(url) as remote:
-        rows = []
-        for name in selecting.selected(remote, names, reg_exp=reg_exp):
-            with selecting.offering(remote, name):
-                rows.append(remote.row(name))
+        wanted = selecting.selected(remote, names, reg_exp=reg_exp)
+        trouble = selecting.ask_each(remote, wanted, remote.row, lambda _, row: rows.append(row))
         if output is Output.JSON:
             one = len(names) == 1 and not reg_exp
-            say(show.as_json(show.plain(rows[0]) if one else [show.plain(row) for row in rows]))
-            return
-        cluster = remote.cluster()
-        work = remote.work(cluster, rows)
-        shown = []
-        for row in rows:
-            lines = [show.one_connector(row, with_task_configs=tasks_config)]
-            workers = {row.worker, *(task.worker for task in row.tasks)}
-            lines += [*show.long_calls(work, row.name), *show.unknown_calls(work, workers)]
-            lines += show.set_aside(cluster, row.name)
-            shown.append("\n".join(lines))
-        say("\n\n".join(shown))
+            plain = [show.plain(row) for row in rows]
+            if plain or not one:
+                say(show.as_json(plain[0] if one else plain))
+        elif rows:
+            # Of a cluster that does not answer any more, no more is asked.
+            answers = not isinstance(trouble, RemoteError)
+            cluster = remote.cluster() if answers else {"workers": ()}
+            work = remote.work(cluster, rows) if answers else NO_WORK
+            shown = (_described(row, cluster, work, tasks_config) for row in rows)
+            say("\n\n".join(shown))
+        if trouble is not None:
+            raise trouble
+
+
+def _described(
+    row: ConnectorRow, cluster: Mapping[str, Any], work: Work, with_task_configs: bool
+) -> str:
+    lines = [show.one_connector(row, with_task_configs=with_task_configs)]
+    workers = {row.worker, *(task.worker for task in row.tasks)}
+    lines += [*show.long_calls(work, row.name), *show.unknown_calls(work, workers)]
+    return "\n".join([*lines, *show.set_aside(cluster, row.name)])
 
 
 @connectors.command(epilog=example("headgate connectors create orders.json"))
@@ -246,12 +263,18 @@ def wait(
         refuse(f"--for {condition}: expected settled, deleted, or one of {', '.join(State)}")
     until = time.monotonic() + timeout_s
     with remote_at(url) as remote:
-        for at, name in enumerate(dict.fromkeys(names)):
+
+        def awaited(name: str) -> ConnectorRow | None:
             # Those that come later are looked at once at least.
-            left_s = timeout_s if at == 0 else max(until - time.monotonic(), 0.1)
-            with selecting.offering(remote, name):
-                row = remote.wait(name, word, left_s)
+            left_s = timeout_s if name == names[0] else max(until - time.monotonic(), 0.1)
+            return remote.wait(name, word, left_s)
+
+        def told(name: str, row: ConnectorRow | None) -> None:
             say(f"{name}: {'deleted' if row is None else show.state(row)}")
+
+        trouble = selecting.ask_each(remote, list(dict.fromkeys(names)), awaited, told)
+        if trouble is not None:
+            raise trouble
 
 
 # -- what they share --

@@ -20,6 +20,7 @@ from headgate_runtime.remote.remote import (
     LateError,
     Plan,
     PlannedRow,
+    RefusedError,
     RemoteError,
     TaskRow,
     Work,
@@ -313,7 +314,7 @@ class GrpcRemote:
             return LateError(f"{error.message}\n  next: {show}")
         if error.reason == "CONNECTOR_FAILED":
             again = f"headgate connectors restart {name} --tasks --only-failed"
-            return RemoteError(f"{error.message}\n  next: {show} has the trace; then {again}")
+            return RefusedError(f"{error.message}\n  next: {show} has the trace; then {again}")
         if error.not_sent:
             return unreached(self.where, error.message)
         if error.broke_off:

@@ -308,7 +308,7 @@ class RestRemote:
                 return row
             if row.failed and condition != "FAILED":
                 again = f"headgate connectors restart {name} --tasks --only-failed"
-                raise RemoteError(
+                raise RefusedError(
                     f"{name} has failed\n  next: headgate connectors show {name} has the trace; "
                     f"then {again}"
                 )

@@ -4,15 +4,23 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import typer
 
 from headgate.connector.nearest import nearest
 from headgate_runtime.remote import show
-from headgate_runtime.remote.options import EXIT_USAGE, complain, refuse, remote_at, say
-from headgate_runtime.remote.remote import LISTED, RefusedError, Remote, RemoteError
+from headgate_runtime.remote.options import (
+    EXIT_LATE,
+    EXIT_USAGE,
+    complain,
+    refuse,
+    remote_at,
+    say,
+)
+from headgate_runtime.remote.remote import LISTED, LateError, RefusedError, Remote, RemoteError
 
+Answer = TypeVar("Answer")
 EXIT_NONE: Final = 1
 """No connector has such a name, or nothing was confirmed."""
 
@@ -74,26 +82,46 @@ def all_of(
     between: str = " ",
 ) -> None:
     """Change each of them, and say what came of it: its name, `between`, and what `change` says.
-    A refused one does not stop the others; the code is then its own. Where the cluster does not
-    answer, those that were not asked are named."""
+    Ends as `ask_each` returns."""
+
+    def changed(name: str, word: str) -> None:
+        say(f"{name}{between}{word}")
+
+    trouble = ask_each(remote, names, lambda name: change(remote, name), changed)
+    if trouble is not None:
+        raise trouble
+
+
+def ask_each(
+    remote: Remote,
+    names: Sequence[str],
+    ask: Callable[[str], Answer],
+    heard: Callable[[str, Answer], None],
+) -> RemoteError | typer.Exit | None:
+    """Ask for each of them, and hand on each answer. A refused one does not stop the others, nor
+    does one that was waited for in vain.
+
+    Returns:
+        What the command ends with once it has shown the answers: the exit code of those that were
+        refused, which have been told, or the error of a cluster that does not answer any more,
+        which names those that were not asked. None: all were answered.
+    """
     code = 0
     for at, name in enumerate(names):
         try:
             with offering(remote, name):
-                word = change(remote, name)
-        except RefusedError as error:
+                answer = ask(name)
+        except (RefusedError, LateError) as error:
             complain(str(error) if _names(str(error), name) else f"{name}: {error}")
-            code = error.exit_code
+            late = isinstance(error, LateError)
+            code = (code or EXIT_LATE) if late else error.exit_code
         except RemoteError as error:
             left = ", ".join(names[at + 1 :])
             text = f"{name}: {error}" if len(names) > 1 else str(error)
-            raise RemoteError(
-                text + (f"\n  not asked: {left}" if left else ""), error.exit_code
-            ) from None
+            return RemoteError(text + f"\n  not asked: {left}" * bool(left), error.exit_code)
         else:
-            say(f"{name}{between}{word}")
-    if code:
-        raise typer.Exit(code)
+            heard(name, answer)
+    return typer.Exit(code) if code else None
 
 
 def _names(text: str, name: str) -> bool:

@@ -1,5 +1,6 @@
 """Changes of several connectors: by names, by regular expressions, and what comes of each."""
 
+import json
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from headgate_grpc.v1 import connector_pb2
 from headgate_runtime.command.parser import app
 from headgate_runtime.remote import selecting
 from headgate_runtime.remote.over_rest import RestRemote
-from headgate_runtime.remote.remote import RefusedError, RemoteError
+from headgate_runtime.remote.remote import ConnectorRow, RefusedError, RemoteError
 
 SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
 NAMES = ("orders-in", "orders-out", "payments")
@@ -74,6 +75,48 @@ def test_a_name_that_is_not_there_does_not_stop_the_others(served: Served) -> No
     assert done.exit_code == 1
     assert done.stdout == "orders-in paused\npayments paused\n"
     assert "Unknown connector nope" in done.stderr and "payments" not in done.stderr
+
+
+@pytest.mark.parametrize("way", ["grpc", "rest"])
+@pytest.mark.parametrize("command", ["connectors show", "connectors wait", "offsets show"])
+def test_what_is_found_is_shown_though_another_is_refused(
+    served: Served, command: str, way: str
+) -> None:
+    address = served.address if way == "grpc" else served.rest.url
+    asked = [*command.split(), "--url", address]
+    done = RUN.invoke(app, [*asked, "orders-in", "nope", "payments"])
+    assert done.exit_code == 1
+    shown = [name for name in NAMES if name in done.stdout]
+    assert shown == ["orders-in", "payments"]
+    assert done.stderr.startswith("headgate: ") and "onnector nope" in done.stderr
+    assert done.stderr.count("nope") - done.stderr.count("show nope") == 1
+    if command.endswith("show"):
+        found = json.loads(RUN.invoke(app, [*asked, "nope", "payments", "-o", "json"]).stdout)
+        assert len(found) == 1
+        assert json.loads(RUN.invoke(app, [*asked, "no", "nope", "-o", "json"]).stdout) in ([], {})
+    done = RUN.invoke(app, [*asked, "no", "nope"])
+    assert (done.exit_code, done.stdout, done.stderr.count("headgate: ")) == (1, "", 2)
+
+
+@pytest.mark.parametrize("way", ["grpc", "rest"])
+def test_one_that_is_late_does_not_stop_the_others(served: Served, way: str) -> None:
+    address = served.address if way == "grpc" else served.rest.url
+    wait = ["connectors", "wait", "--url", address, "--timeout", "0.3"]
+    served.client.resume("orders-in")
+    served.client.wait("orders-in")
+    done = RUN.invoke(app, [*wait, "--for", "STOPPED", "orders-in", "payments"])
+    assert (done.exit_code, done.stdout) == (3, "payments: STOPPED\n"), done.output
+    assert "orders-in is not STOPPED" in done.stderr
+    done = RUN.invoke(app, [*wait, "--for", "STOPPED", "nope", "orders-in"])
+    assert (done.exit_code, done.stdout) == (1, "")
+
+
+def test_offsets_of_several_are_reset_though_one_is_not_there(served: Served) -> None:
+    done = RUN.invoke(
+        app, ["offsets", "reset", "paymnets", "payments", "--url", served.address, "--dry-run"]
+    )
+    assert done.exit_code == 1 and done.stdout.startswith("payments:\n"), done.output
+    assert done.stderr.count("did you mean payments?") == 1 and "if it was deleted" in done.stderr
 
 
 @pytest.mark.parametrize("way", ["grpc", "rest"])
@@ -144,6 +187,11 @@ def test_a_refusal_names_its_connector_once(
 class Lost(RestRemote):
     """A worker whose connection breaks when the second connector is asked for."""
 
+    def row(self, name: str) -> ConnectorRow:
+        if name == NAMES[1]:
+            raise RemoteError("http://w has not answered: gone\n  next: look", 1)
+        return super().row(name)
+
     def set_target_state(self, name: str, state: TargetState) -> None:
         if name == NAMES[1]:
             raise RemoteError("http://w has not answered: gone\n  next: look", 1)
@@ -160,5 +208,9 @@ def test_where_the_connection_breaks_those_that_were_not_asked_are_named(
     done = connectors(served, "pause", *NAMES)
     assert done.exit_code == 1
     assert done.stdout == "orders-in paused\n"
+    assert "orders-out: http://w has not answered" in done.stderr
+    assert done.stderr.endswith("  not asked: payments\n")
+    done = connectors(served, "show", *NAMES)
+    assert done.exit_code == 1 and done.stdout.startswith("name    orders-in\n")
     assert "orders-out: http://w has not answered" in done.stderr
     assert done.stderr.endswith("  not asked: payments\n")
