@@ -100,7 +100,7 @@ def show_connector(
             # Of a cluster that does not answer any more, no more is asked.
             answers = not isinstance(trouble, RemoteError)
             cluster = remote.cluster() if answers else {"workers": ()}
-            work = remote.work(cluster, rows) if answers else NO_WORK
+            work = remote.work(cluster, rows, of_rows=True) if answers else NO_WORK
             shown = (_described(row, cluster, work, tasks_config) for row in rows)
             say("\n\n".join(shown))
         if trouble is not None:

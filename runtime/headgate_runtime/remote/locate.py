@@ -78,7 +78,7 @@ def refuse_wrong(url: str) -> None:
         return
     try:
         there = urlsplit(url)
-        known = bool(there.hostname) and there.port != 0
+        known = bool(there.hostname) and there.port != 0 and url.isascii()
     except ValueError:  # half an IPv6 address, or a port that is no number
         known = False
     if not known:

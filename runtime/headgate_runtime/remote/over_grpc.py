@@ -101,7 +101,9 @@ class GrpcRemote:
             "others_unknown": found.others_unknown,
         }
 
-    def work(self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]) -> Work:
+    def work(
+        self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow], *, of_rows: bool = False
+    ) -> Work:
         workers = cluster["workers"]
         return Work(
             [batch for worker in workers for batch in worker["batches"]],

@@ -13,7 +13,6 @@ from urllib.parse import quote, urlsplit
 
 import httpcore
 
-from headgate import wire
 from headgate.herder import messages as m
 from headgate.herder.offset_previews import preview
 from headgate.ids import TargetState, TaskId
@@ -22,6 +21,7 @@ from headgate_rest.client_calls import Question, question, result_of
 from headgate_rest.http import HttpResponse
 from headgate_rest.warning import WARNING, notes_of_header
 from headgate_runtime.remote.listener import unreached
+from headgate_runtime.remote.looks import Looks
 from headgate_runtime.remote.remote import (
     Config,
     ConnectorRow,
@@ -41,7 +41,6 @@ CALL_S: Final = 95.0
 CONNECT_S: Final = 5.0
 LOOK_S: Final = 1.0
 _HEADERS: Final = (("User-Agent", "headgate"), ("Accept", "application/json"))
-_SHORT: Final = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), 5.0)}
 _NOT_SENT: Final = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.UnsupportedProtocol)
 _CODES: Final = {
     m.ErrorKind.BAD_REQUEST: "INVALID_ARGUMENT",
@@ -66,11 +65,14 @@ class RestRemote:
         """`variables`: files of certificates and the login; None: those of the environment."""
         given = os.environ if variables is None else variables
         self.where = url.rstrip("/")
-        self._pool = httpcore.ConnectionPool(ssl_context=_trusted(given))
+        trusted = _trusted(given)
+        self._pool = httpcore.ConnectionPool(ssl_context=trusted)
         self._user = given.get("HEADGATE_USERNAME", "")
         self._login = _login(self._user, given.get("HEADGATE_PASSWORD", ""))
+        self._looks = Looks(self.where, trusted, _HEADERS, self._login)
 
     def close(self) -> None:
+        self._looks.close()
         self._pool.close()
 
     def cluster(self) -> Mapping[str, Any]:
@@ -92,17 +94,23 @@ class RestRemote:
             "others_unknown": unknown,
         }
 
-    def work(self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]) -> Work:
+    def work(
+        self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow], *, of_rows: bool = False
+    ) -> Work:
+        urls = {worker["worker_id"]: worker["url"] for worker in cluster["workers"]}
+        parts = [part for row in rows for part in (row, *row.tasks)]
+        owners = {part.worker for part in parts if part.worker}
+        if not of_rows or any(not row.worker for row in rows):
+            owners |= urls.keys()
+        # A Java leader does not tell addresses; its workers are then taken to be like this one.
         scheme = self.where.partition("://")[0]
-        owners = sorted(
-            {task.worker for row in rows for task in row.tasks if task.worker}
-            | {worker["worker_id"] for worker in cluster["workers"]}
-        )
+        asked = {owner: urls.get(owner) or f"{scheme}://{owner}" for owner in sorted(owners)}
+        views = self._looks.views(asked.values())
         batches: list[Mapping[str, Any]] = []
         calls: list[Mapping[str, Any]] = []
         unknown: dict[str, str] = {}
-        for owner in owners:
-            view = self._view(f"{scheme}://{owner}")
+        for owner, url in asked.items():
+            view = views[url]
             if isinstance(view, str):
                 unknown[owner] = view
                 continue
@@ -116,19 +124,6 @@ class RestRemote:
                     told = {"task": str(task.task), "connector": task.task.connector}
                     calls.append({**told, "method": task.call, "took_ms": took_ms})
         return Work(batches, calls, unknown)
-
-    def _view(self, url: str) -> m.WorkerView | str:
-        """Why it is not known, of a Java worker and of one that does not answer."""
-        try:
-            answer = self._pool.request(
-                "GET", f"{url}/headgate/worker", headers=list(_HEADERS), extensions=_SHORT
-            )
-            view: m.WorkerView = wire.from_plain(m.WorkerView, json.loads(answer.content))
-        except (httpcore.NetworkError, httpcore.TimeoutException) as error:
-            return f"it does not answer: {type(error).__name__}"
-        except (ValueError, wire.WireError):
-            return "it is a Java worker or another Headgate, which does not tell"
-        return view
 
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
         found: Mapping[str, Any] = self._value(m.ListConnectors(("status", "info")))

@@ -130,9 +130,11 @@ class Remote(Protocol):
         says why workers are missing from "workers"."""
         ...
 
-    def work(self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]) -> Work:
+    def work(
+        self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow], *, of_rows: bool = False
+    ) -> Work:
         """What tasks are at, of workers that tell it. `cluster` and `rows`: what the methods of
-        that name gave."""
+        that name gave. `of_rows`: workers on which nothing of `rows` runs need not be asked."""
         ...
 
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:

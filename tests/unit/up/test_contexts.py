@@ -329,7 +329,9 @@ def test_a_login_in_an_address_is_refused_and_not_repeated(file: Path) -> None:
     assert "hush" not in done.output
 
 
-@pytest.mark.parametrize("rest", ["[::1", "[::1]:x", "c:99999", "c:abc", "", ":8083", "c:0"])
+@pytest.mark.parametrize(
+    "rest", ["[::1", "[::1]:x", "c:99999", "c:abc", "", ":8083", "c:0", "hüte"]
+)
 @pytest.mark.parametrize("scheme", ["http", "grpcs"])
 def test_an_address_that_cannot_be_read_is_named(file: Path, scheme: str, rest: str) -> None:
     url = f"{scheme}://{rest}"

@@ -1,0 +1,92 @@
+"""Workers that are asked over REST what they are at, all of them at once."""
+
+import json
+import ssl
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from queue import Empty, SimpleQueue
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
+
+import httpcore
+
+from headgate import wire
+from headgate.herder.messages import WorkerView
+from headgate_runtime.worker.daemon_threads import DaemonThreads
+
+ALL_S: Final = 3.0
+"""How long all of them together may take to answer. A command waits for them."""
+AT_ONCE: Final = 256
+LATE: Final = f"it has not answered within {ALL_S:g} s"
+TELLS_NOTHING: Final = "it is a Java worker or another Headgate, which does not tell"
+_LIMITS: Final = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), ALL_S)}
+_PORTS: Final = {"http": 80, "https": 443}
+Headers: TypeAlias = Sequence[tuple[str, str]]
+
+
+class Looks:
+    def __init__(self, where: str, trusted: ssl.SSLContext, headers: Headers, login: Headers):
+        """`login`: for the worker at `where` alone. Nobody has said that the others may know it."""
+        self._where = where
+        self._headers = headers
+        self._login = login
+        # One that does not answer keeps its connection: none waits for that of another.
+        self._pool = httpcore.ConnectionPool(ssl_context=trusted, max_connections=None)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def views(self, urls: Iterable[str]) -> Mapping[str, WorkerView | str]:
+        """What each worker says of itself; a text says why it is not known."""
+        found: dict[str, WorkerView | str] = dict.fromkeys(urls, LATE)
+        threads = DaemonThreads(AT_ONCE, "looks")
+        answers = SimpleQueue[tuple[str, WorkerView | str]]()
+        until = time.monotonic() + ALL_S
+        for url in found:
+            threads.submit(lambda url=url: answers.put((url, self._view(url))))  # type: ignore[misc]
+        try:
+            for _ in range(len(found)):
+                url, view = answers.get(timeout=max(until - time.monotonic(), 0.001))
+                found[url] = view
+        except Empty:
+            pass  # whose answer has not come is late
+        threads.close()
+        return found
+
+    def _view(self, url: str) -> WorkerView | str:
+        try:
+            told = _origin(url) == _origin(self._where)
+            answer = self._pool.request(
+                "GET",
+                f"{url.rstrip('/')}/headgate/worker",
+                headers=[*self._headers, *(self._login if told else ())],
+                extensions=_LIMITS,
+            )
+            if answer.status == 401:
+                return self._not_let_in(url, told=told)
+            if answer.status >= 500:
+                return f"it answers with status {answer.status}"
+            return wire.from_plain(WorkerView, json.loads(answer.content))
+        except httpcore.TimeoutException:
+            return LATE
+        except httpcore.NetworkError as error:
+            return f"it does not answer: {error or type(error).__name__}"
+        except httpcore.ProtocolError:
+            return f"what listens at {url} does not speak {urlsplit(url).scheme}"
+        except wire.WireError:
+            return TELLS_NOTHING
+        except (httpcore.UnsupportedProtocol, TypeError, ValueError) as error:
+            if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+                return TELLS_NOTHING
+            return f"{url} is no address of a worker"
+
+    def _not_let_in(self, url: str, *, told: bool) -> str:
+        if told:
+            return "it does not let this user in" if self._login else "it wants a user"
+        return f"it wants a user; ask it itself: headgate status --url {url.rstrip('/')}"
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Raises ValueError: `url` cannot be read."""
+    found = urlsplit(url)
+    return found.scheme, found.hostname, found.port or _PORTS.get(found.scheme)
