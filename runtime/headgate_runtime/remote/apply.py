@@ -58,7 +58,7 @@ def apply(
         if diff:
             _show(remote, wanted.connectors, gone if prune else [])
         else:
-            tell_notes(remote, wanted.connectors)
+            tell_notes(remote, wanted.connectors, known)
             _change(remote, known, wanted.connectors, gone if prune else [])
     for name in gone if not prune else ():
         typer.echo(f"{name} is not in the file and stays (--prune deletes)")

@@ -155,7 +155,8 @@ def apply(
                 raise typer.Exit(EXIT_DIFFERS)
             return
         known = {row.name: row for row in remote.rows()}
-        tell_notes(remote, {name: each.config for name, each in wanted.items()})
+        configs = {name: row.config for name, row in known.items()}
+        tell_notes(remote, {name: each.config for name, each in wanted.items()}, configs)
 
         def applied(remote: Remote, name: str) -> str:
             row, each = known.get(name), wanted[name]

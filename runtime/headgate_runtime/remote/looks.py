@@ -14,6 +14,8 @@ from headgate import wire
 from headgate.herder.messages import WorkerView
 from headgate_runtime.worker.daemon_threads import DaemonThreads
 
+WORKER: Final = "/headgate/worker"
+"""Unknown to a Java worker."""
 ALL_S: Final = 3.0
 """How long all of them together may take to answer. A command waits for them."""
 AT_ONCE: Final = 256
@@ -58,7 +60,7 @@ class Looks:
             told = _origin(url) == _origin(self._where)
             answer = self._pool.request(
                 "GET",
-                f"{url.rstrip('/')}/headgate/worker",
+                f"{url.rstrip('/')}{WORKER}",
                 headers=[*self._headers, *(self._login if told else ())],
                 extensions=_LIMITS,
             )

@@ -168,6 +168,10 @@ class GrpcRemote:
         rows = tuple(map(_planned, found.changes))
         return Plan(rows, tuple(moves), found.move_count, found.moves_unknown)
 
+    def notes(self, wanted: Mapping[str, Config]) -> Sequence[tuple[str, str, str]]:
+        rows = self.plan(wanted, None).rows
+        return [(row.name, key, text) for row in rows for key, text in row.notes]
+
     def delete(self, name: str) -> None:
         with self._told(name):
             self._client.delete(name)

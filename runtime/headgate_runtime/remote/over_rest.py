@@ -21,7 +21,7 @@ from headgate_rest.client_calls import Question, question, result_of
 from headgate_rest.http import HttpResponse
 from headgate_rest.warning import WARNING, notes_of_header
 from headgate_runtime.remote.listener import unreached
-from headgate_runtime.remote.looks import Looks
+from headgate_runtime.remote.looks import WORKER, Looks
 from headgate_runtime.remote.remote import (
     Config,
     ConnectorRow,
@@ -40,6 +40,7 @@ CALL_S: Final = 95.0
 """Connect itself gives up after 90 s."""
 CONNECT_S: Final = 5.0
 LOOK_S: Final = 1.0
+VALIDATE: Final = "/config/validate"
 _HEADERS: Final = (("User-Agent", "headgate"), ("Accept", "application/json"))
 _NOT_SENT: Final = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.UnsupportedProtocol)
 _CODES: Final = {
@@ -190,11 +191,11 @@ class RestRemote:
         plugin = config.get("connector.class")
         if not plugin:
             return (("connector.class", "is missing"),), ()
-        path = f"/connector-plugins/{quote(plugin, safe='')}/config/validate"
+        path = f"/connector-plugins/{quote(plugin, safe='')}{VALIDATE}"
         try:
             answer = self._answer(Question("PUT", path, json.dumps(dict(config)).encode()))
             infos = self._value_of(answer)
-        except RemoteError as error:
+        except RefusedError as error:
             return (("connector.class", str(error).partition("\n")[0]),), ()
         faults = tuple(
             (each["value"]["name"], error)
@@ -203,6 +204,16 @@ class RestRemote:
         )
         headers = {name.lower(): value for name, value in answer.headers.items()}
         return faults, tuple(notes_of_header(headers.get(WARNING.lower(), "")))
+
+    def notes(self, wanted: Mapping[str, Config]) -> Sequence[tuple[str, str, str]]:
+        # A Java worker has no notes, and would load each plugin to validate a config.
+        if self._answer(Question("GET", WORKER)).status == 404:
+            return []
+        found = []
+        for name in sorted(wanted):
+            _, notes = self._faults_and_notes({**wanted[name], "name": name})
+            found += [(name, key, text) for key, text in notes]
+        return found
 
     def delete(self, name: str) -> None:
         self._value(m.DeleteConnector(name), name)
@@ -362,7 +373,7 @@ class RestRemote:
             raise unreached(self.where, str(error) or type(error).__name__) from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
             text = str(error) or type(error).__name__
-            if asked.method == "GET":
+            if asked.method == "GET" or asked.path.endswith(VALIDATE):
                 raise unreached(self.where, text) from None
             raise RemoteError(
                 f"{self.where} has not answered: {text}\n"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from support.grpc.worker import Served, grpc_worker
@@ -304,6 +304,85 @@ def test_what_is_delivered_at_least_once_is_told_before_it_is_written(
     found = commands(remote, "apply", str(file))
     assert f"note: {name}: {group}" in found.stderr
     remote.delete(name)
+
+
+class Recorded(RestRemote):
+    """Notes each request. With `java`, the worker does not tell what it is at."""
+
+    java = False
+    asked: ClassVar[list[str]] = []
+
+    def _answer(self, asked: Question) -> HttpResponse:
+        self.asked.append(f"{asked.method} {asked.path.partition('?')[0]}")
+        if self.java and asked.path == "/headgate/worker":
+            return HttpResponse(404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}', {})
+        return super()._answer(asked)
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Recorded]]:
+    class Recording(Recorded):
+        asked: ClassVar[list[str]] = []
+
+    where = "headgate_runtime.remote.options.open_remote"
+    monkeypatch.setattr(where, lambda url: Recording(str(url)))
+    yield Recording
+
+
+@pytest.mark.parametrize("java", [False, True])
+def test_before_it_is_written_only_the_given_config_is_looked_at(
+    served: Served, tmp_path: Path, recorded: type[Recorded], java: bool
+) -> None:
+    recorded.java = java
+    served.client.put_config("other", SINK)
+    name = f"looked-{tmp_path.name[-1]}-{java}"
+    file = tmp_path / "sink.json"
+    validate = [] if java else ["PUT /connector-plugins/FileStreamSink/config/validate"]
+    for command, tasks, written in (
+        ("create", "1", ["POST /connectors"]),
+        ("apply", "1", []),
+        ("apply", "2", [f"PUT /connectors/{name}/config"]),
+    ):
+        file.write_text(json.dumps({"name": name, "config": {**SINK, "tasks.max": tasks}}))
+        recorded.asked.clear()
+        words = ["connectors", command, str(file), "--url", served.rest.url]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+        listed = [each for each in recorded.asked if each.startswith("GET /connectors")]
+        assert bool(listed) == (command == "apply")
+        looked = ["GET /headgate/worker", *validate] if written else []
+        etag = r"/headgate/if-match/\d+"
+        others = [re.sub(etag, "", each) for each in recorded.asked if each not in listed]
+        assert others == [*looked, *written]
+        assert ("note: " in done.stderr) == bool(written and not java)
+    served.client.delete(name)
+    served.client.delete("other")
+
+
+def test_over_grpc_too_what_does_not_connect_is_the_commands_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create(*_: Any) -> None:
+        raise AssertionError("the address is tried again")
+
+    monkeypatch.setattr(GrpcRemote, "create", create)
+    file = tmp_path / "sink.json"
+    file.write_text(json.dumps({"name": "c", "config": SINK}))
+    words = ["connectors", "create", str(file), "--url", "grpc://127.0.0.1:1"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1 and "127.0.0.1:1 cannot be reached" in done.stderr, done.output
+
+
+@pytest.mark.parametrize("command", ["create", "apply"])
+def test_an_address_that_cannot_be_reached_is_tried_once(
+    tmp_path: Path, recorded: type[Recorded], command: str
+) -> None:
+    file = tmp_path / "sink.json"
+    file.write_text(json.dumps({"name": "c", "config": SINK}))
+    words = ["connectors", command, str(file), "--url", "http://127.0.0.1:1"]
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stderr.count("cannot be reached")) == (1, 1)
+    assert len(recorded.asked) == 1
 
 
 def test_a_validation_tells_it_in_a_header_beside_connects_answer(served: Served) -> None:
