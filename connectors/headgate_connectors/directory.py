@@ -44,7 +44,7 @@ from headgate_connectors.files.file_tree import (
     local_path,
     open_tree,
 )
-from headgate_connectors.files.inferred_types import CSV_FORMATS, InferredTypes
+from headgate_connectors.files.inferred_types import CSV_FORMATS, InferredTypes, before_good
 from headgate_connectors.files.input import stat_text
 from headgate_connectors.files.known_files import (
     WAITING,
@@ -103,7 +103,6 @@ class DirectoryTask(SourceTask):
         self._owners = Owners(self._task, tasks, self._claims if tasks > 1 else None)
         self._choice = Choice(settings)
         self._options = read_options(settings)
-        self._inferred = InferredTypes(self._options, self._choice, self._tree, self._task)
         self._tolerate = config.get("errors.tolerance", "none").strip().lower() == "all"
         self._keeps = bool(config.get("errors.deadletterqueue.topic.name", "").strip())
         self._fails: bool = settings["on.bad.file"] == "fail"
@@ -115,6 +114,8 @@ class DirectoryTask(SourceTask):
         """Rows of the poll under way that are in batches, beyond one of each."""
         self._interval = settings["poll.interval.ms"] / 1000
         self._settle = settings["file.settle.ms"] / 1000
+        read = self._options, self._choice, self._tree, self._task
+        self._inferred = InferredTypes(*read, self._settle)
         self._rate = Rate(settings["records.per.second"])
         self._files: dict[str, File] = {}
         self._queue: deque[File] = deque()
@@ -127,7 +128,7 @@ class DirectoryTask(SourceTask):
         """Names in `_aside` of what is never read, whatever is in it."""
 
     def poll(self) -> list[Polled] | None:
-        limit = self._allowed()
+        limit = self._rate.allowed(self.context, self._most)
         if limit == 0:
             self.context.await_input()  # stopped or paused while it waited its turn
             return None
@@ -191,7 +192,7 @@ class DirectoryTask(SourceTask):
                 self._renamed.reject(file)
             self._judge(file, (stat.st_size, stat.st_ctime_ns, stat.st_ino), now)
         if self._options.infers:
-            self._options = self._inferred.look(self.context, entries, result)
+            self._options = self._inferred.look(self.context, entries, now, result)
         # Before the file that has the old name now is read.
         self._queue = deque(sorted(self._queue, key=lambda file: not file.renamed))
         if "." not in self._bad_directories:
@@ -315,8 +316,8 @@ class DirectoryTask(SourceTask):
     def _read(self, file: File, limit: int, result: list[Polled]) -> bool:
         """True: the file is read to the end of what is there."""
         if file.reader is None:
-            if self._options.infers and file.kind.format in CSV_FORMATS:
-                file.state = State.UNFINISHED if self._inferred.awaited else State.READ
+            if self._inferred.awaited and file.kind.format in CSV_FORMATS:
+                file.state = State.UNFINISHED
                 return file.look_again()
             file.topic = self._choice.topic(file.name)
             if not file.renamed and self._renamed.comes_from(file.name):
@@ -350,7 +351,9 @@ class DirectoryTask(SourceTask):
                 self._check_remote(file, batch.last)
             self._emit_batch(file, batch, result)
             return False
-        rows = file.reader.read(room, file.settled)
+        rows, count = file.reader.read(room, file.settled), 0
+        if self._options.infers and file.kind.format in CSV_FORMATS:
+            rows, count = before_good(rows), len(rows)
         # Not by the half-written end of the file, which is not passed over and has no checksum.
         whole = next((row for row in reversed(rows) if row.end > row.start), None)
         if whole is not None and self._tree.is_remote:
@@ -359,6 +362,9 @@ class DirectoryTask(SourceTask):
         if file.state is State.ASIDE:
             file.close()
             return True
+        if len(rows) < count:  # good rows came since the look: the next one finds their types
+            file.state = State.UNFINISHED
+            return file.look_again()
         if rows:
             return False
         file.state = State.TAIL if file.reader.has_tail else State.READ
@@ -538,15 +544,6 @@ class DirectoryTask(SourceTask):
         if message not in self._told:
             self._told.add(message)
             self.context.log(message)
-
-    def _allowed(self) -> int:
-        """How many records the rate limit allows now, at least one; 0 when told to stop."""
-        while True:
-            allowed = self._rate.take(time.monotonic(), self._most)
-            if allowed:
-                return allowed
-            if self.context.wait(self._rate.pause):
-                return 0
 
 
 class DirectorySource(SourceConnector):

@@ -6,13 +6,14 @@ task that starts anew, another task and a later file have the same.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Final
 
 from headgate.connector.api import OffsetUpdate, Partition, SourceTaskContext
-from headgate_connectors.files.file_tree import Tree
-from headgate_connectors.files.reader import FileFault, NotReady, ReadOptions
+from headgate_connectors.files.file_tree import Entry, Tree
+from headgate_connectors.files.reader import FileFault, NotReady, ReadOptions, Row
 from headgate_connectors.files.source_config import Choice, Kind
 from headgate_connectors.formats.csv_inference import inferred
 from headgate_connectors.formats.readers import open_reader
@@ -25,28 +26,51 @@ ROWS: Final = 1000
 CSV_FORMATS: Final = ("csv", "tsv")
 
 
-class InferredTypes:
-    """What one task knows of them."""
+@dataclass(slots=True)
+class _Sample:
+    """A file as it was when it was looked at."""
 
-    def __init__(self, options: ReadOptions, choice: Choice, tree: Tree, task: int) -> None:
+    signature: tuple[int, int, int]
+    """Size, time of change, inode."""
+    still_since: float
+    fruitless: bool | None = None
+    """Whether nothing was found in it as settled, or not settled; None: nobody has looked."""
+
+
+class InferredTypes:
+    """What one task knows of them.
+
+    Args:
+        settle: seconds without a change after which a file counts as settled.
+    """
+
+    def __init__(
+        self, options: ReadOptions, choice: Choice, tree: Tree, task: int, settle: float
+    ) -> None:
         self._options, self._choice, self._tree, self._task = options, choice, tree, task
+        self._settle = settle
+        self._samples: dict[str, _Sample] = {}
         self.awaited = False
         """Rows are there, and task 0 has not committed their types yet."""
 
     def look(
-        self, context: SourceTaskContext, names: Iterable[str], result: list[Any]
+        self,
+        context: SourceTaskContext,
+        entries: Mapping[str, Entry],
+        now: float,
+        result: list[Any],
     ) -> ReadOptions:
         """The options with the types, if they are known by now. `result` gets what is to be
         committed with them.
 
         Args:
-            names: of all files that are there.
+            entries: all files that are there, by name.
+            now: the time of the look.
         """
         known = context.offsets.offset(PARTITION)
         if known is not None and isinstance(text := known.get(TYPES), str):
             return self._with(json.loads(text))
-        # An end of a file without a newline is its end only if nothing more is awaited.
-        types = self._sampled(names, context.until_idle)
+        types = self._sampled(entries, now, until_idle=context.until_idle)
         self.awaited = types is not None and self._task != 0
         if types is None or self.awaited:
             return self._options
@@ -56,29 +80,72 @@ class InferredTypes:
         return self._with(types)
 
     def _with(self, types: Mapping[str, str]) -> ReadOptions:
+        self.awaited = False
         return replace(self._options, types=types, infers=False, inferred=True)
 
-    def _sampled(self, names: Iterable[str], settled: bool) -> Mapping[str, str] | None:
+    def _sampled(
+        self, entries: Mapping[str, Entry], now: float, *, until_idle: bool
+    ) -> Mapping[str, str] | None:
         """From the first file with rows; None: there is none."""
-        for name in sorted(names):
+        self._samples = {name: one for name, one in self._samples.items() if name in entries}
+        for name in sorted(entries):
             kind = self._choice.kind(name)
             if isinstance(kind, str) or kind.format not in CSV_FORMATS:
                 continue
-            if rows := self._rows(name, kind, settled):
+            sample = self._sample(name, entries[name], now)
+            if sample is None:
+                continue
+            # An end without a newline is an end only if nothing more is awaited.
+            settled = until_idle and now - sample.still_since >= self._settle
+            if sample.fruitless is settled:
+                continue
+            rows = self._rows(name, kind, settled)
+            if rows:
                 return inferred(list(rows[0]), [list(row.values()) for row in rows], None)
+            if rows is not None:
+                sample.fruitless = settled
         return None
 
-    def _rows(self, name: str, kind: Kind, settled: bool) -> list[dict[str, Any]]:
-        """Texts of the first rows by column; none where the file cannot be read yet, or at all."""
+    def _sample(self, name: str, entry: Entry, now: float) -> _Sample | None:
+        """None: the file cannot be looked at."""
+        try:
+            stat = entry.stat()
+        except (OSError, NotReady):
+            return None
+        signature = (stat.st_size, stat.st_ctime_ns, stat.st_ino)
+        sample = self._samples.get(name)
+        if sample is None or sample.signature != signature:
+            sample = self._samples[name] = _Sample(signature, now)
+        return sample
+
+    def _rows(self, name: str, kind: Kind, settled: bool) -> list[dict[str, Any]] | None:
+        """Texts of the first good rows by column. Whoever reads the file tells of the others, and
+        of a file that cannot be read. None: it may be read another time as it is."""
+        found: list[dict[str, Any]] = []
         place = kind.format, self._tree.path(name), None
         try:
             reader = open_reader(*place, kind.compression, self._options)
-        except (FileFault, NotReady, OSError):
-            return []
+        except (FileFault, NotReady):
+            return found
+        except OSError:
+            return None
         try:
-            rows = reader.read(ROWS, settled)
-        except (FileFault, NotReady, OSError):
-            return []
+            # One by one, for a fault takes the rows of its call with it.
+            while len(found) < ROWS and (rows := reader.read(1, settled)):
+                (row,) = rows
+                if row.reason is None:
+                    found.append(json.loads(row.value))
+                elif row.end == row.start:
+                    break  # half written, and given again by each call
+        except (FileFault, NotReady):
+            pass
+        except OSError:
+            return found or None
         finally:
             reader.close()
-        return [json.loads(row.value) for row in rows if row.reason is None]
+        return found
+
+
+def before_good(rows: Sequence[Row]) -> list[Row]:
+    """The bad rows that stand before the first good one."""
+    return list(takewhile(lambda row: row.reason is not None, rows))

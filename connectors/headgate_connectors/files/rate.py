@@ -1,5 +1,9 @@
 """A limit of records in a second."""
 
+import time
+
+from headgate.connector.api import SourceTaskContext
+
 
 class Rate:
     """A bucket that holds the records of a tenth of a second, or one record."""
@@ -20,3 +24,11 @@ class Rate:
         taken = min(wanted, int(self._held))
         self._held -= taken
         return taken
+
+    def allowed(self, context: SourceTaskContext, wanted: int) -> int:
+        """How many records may be had now, at least one; 0 when told to stop."""
+        while True:
+            if taken := self.take(time.monotonic(), wanted):
+                return taken
+            if context.wait(self.pause):
+                return 0

@@ -1,6 +1,9 @@
 """Types of CSV columns that are inferred: no text is changed, and the types stay."""
 
+import datetime
+import gzip
 import json
+import random
 import string
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +18,8 @@ from support.task.source_tasks import Offsets, Run, reasons, values
 from headgate.connector.api import OffsetUpdate, SourceRecord
 from headgate.connector.batches import SourceBatch
 from headgate_arrow.rows import source_records
-from headgate_connectors.directory import DirectorySource
+from headgate_connectors.directory import BadFileError, DirectorySource
+from headgate_connectors.files.inferred_types import InferredTypes
 from headgate_connectors.formats.csv_inference import as_written, inferred
 from headgate_connectors.formats.csv_types import column
 
@@ -237,7 +241,7 @@ def test_a_last_row_without_its_newline_decides_only_where_nothing_more_is_await
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.csv").write_text("id\n12")
-    assert run(tmp_path, until_idle=False, **INFER).rest() == []
+    assert run(tmp_path, until_idle=False, **INFER).poll() == []  # it is awaited
     assert values(run(tmp_path, **INFER).rest()) == [{"id": 12}]
 
 
@@ -251,3 +255,147 @@ def test_nulls_of_the_files_do_not_decide(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,b\n,x\n7,\n")
     found: list[Mapping[str, Any]] = values(run(tmp_path, **INFER, **{"csv.null": ""}).rest())
     assert found == [{"id": None, "b": "x"}, {"id": 7, "b": None}]
+
+
+BAD: dict[str, tuple[str, bytes]] = {
+    "UTF-16": ("a.csv", "id,b\n1,2\n".encode("utf-16")),
+    "a column twice": ("a.csv", b"id,id\n1,2\n"),
+    "corrupt gzip": ("a.csv.gz", b"id,b\n1,2\n"),
+    "CR alone": ("a.csv", b"id,b\r1,2\r3,4\r"),
+    "too many fields": ("a.csv", b"id,b\n1,2,3\n"),
+    "half written": ("a.csv", b'id,b\n1,"x'),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_told_of_as_without_inference(tmp_path: Path, case: str) -> None:
+    name, data = BAD[case]
+    (tmp_path / name).write_bytes(data)
+    plain, subject = run(tmp_path), run(tmp_path, **INFER)
+    expected = reasons(plain.rest()), plain.context.quarantined
+    assert (reasons(subject.rest()), subject.context.quarantined) == expected
+    assert any(expected)
+    assert subject.context.told == plain.context.told
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_fails_the_task_that_infers_where_it_is_to(tmp_path: Path, case: str) -> None:
+    name, data = BAD[case]
+    (tmp_path / name).write_bytes(data)
+    fails = {"on.bad.file": "fail", "errors.tolerance": "none"}
+    if case == "too many fields":
+        assert len(reasons(run(tmp_path, **INFER, **fails).rest())) == 1
+        return
+    with pytest.raises(BadFileError, match=r"a\.csv"):
+        run(tmp_path, **INFER, **fails).rest()
+
+
+def test_bad_rows_before_the_first_good_one_are_told_of_and_it_decides(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n" + "1,2\n" * 3000 + "7\n")
+    found = run(tmp_path, **INFER).rest()
+    assert values(found) == [{"id": 7}]
+    assert len(reasons(found)) == 3000
+
+
+def test_a_file_of_bad_rows_is_not_read_again_when_types_are_known(tmp_path: Path) -> None:
+    (tmp_path / "b.csv").write_text("id\n1,2\n")
+    subject = run(tmp_path, until_idle=False, **INFER)
+    assert len(reasons(subject.rest())) == 1
+    (tmp_path / "a.csv").write_text("id\n7\n")
+    found = subject.rest()
+    assert values(found) == [{"id": 7}]
+    assert reasons(found) == []
+    with (tmp_path / "b.csv").open("a") as file:
+        file.write("8\n")
+    assert values(subject.rest()) == [{"id": 8}]
+
+
+def test_rows_that_come_between_the_look_and_the_read_wait_for_their_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.csv").write_text("id\n")
+    subject = run(tmp_path, until_idle=False, **INFER)
+    look = InferredTypes.look
+
+    def grown_behind(self: InferredTypes, *given: Any) -> Any:
+        options = look(self, *given)
+        (tmp_path / "a.csv").write_text("id\n1,2\n7\n")
+        return options
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InferredTypes, "look", grown_behind)
+        found = subject.poll() or []
+    assert values(found) == []
+    assert len(reasons(found)) == 1
+    assert values(subject.rest()) == [{"id": 7}]
+
+
+def test_rows_that_could_not_be_looked_at_are_awaited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: Any) -> Any:
+        raise OSError("for a moment")
+
+    (tmp_path / "a.csv").write_text("id\n1,2\n7\n")
+    subject = run(tmp_path, **INFER)
+    with monkeypatch.context() as patch:
+        patch.setattr("headgate_connectors.files.inferred_types.open_reader", fails)
+        found = subject.poll() or []
+        assert (len(reasons(found)), values(found)) == (1, [])
+        assert subject.poll() == []
+    assert values(subject.rest()) == [{"id": 7}]
+
+
+def test_good_rows_before_a_fault_of_the_file_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(1)
+    rows = "".join(f"{number},{chance.random()}\n" for number in range(30_000))
+    data = gzip.compress(f"id,b\n{rows}".encode())
+    (tmp_path / "a.csv.gz").write_bytes(data[:-8] + b"\xff" * 8)
+    plain = values(run(tmp_path, batch=100).rest(polls=1000))
+    assert plain
+    monkeypatch.setattr("headgate_connectors.files.inferred_types.ROWS", len(plain) + 200)
+    subject = run(tmp_path, batch=100, **INFER)
+    found = values(subject.rest(polls=1000))
+    assert [one["id"] for one in found] == list(range(len(found)))
+    assert len(found) >= len(plain) - 1  # the fault may cut the last row
+    assert len(subject.context.quarantined) == 1
+
+
+def test_a_half_written_last_row_decides_only_when_its_file_is_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("headgate_connectors.directory.time.monotonic", lambda: now)
+    (tmp_path / "a.csv").write_text("id,d\n1,2026-11-2")
+    subject = run(tmp_path, **INFER, **{"file.settle.ms": "60000"})
+    assert subject.poll() == []
+    now += 59
+    assert subject.poll() == []
+    (tmp_path / "a.csv").write_text("id,d\n1,2026-11-26\n2,2026-11-2")
+    assert values(subject.poll() or []) == [{"id": 1, "d": datetime.date(2026, 11, 26)}]
+
+
+def test_a_last_row_of_a_settled_file_decides_for_the_task_that_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("headgate_connectors.directory.time.monotonic", lambda: now)
+    names = [f"{number}.csv" for number in range(4)]
+    for name in names:
+        (tmp_path / name).write_text("id\n12")
+    offsets = Offsets()
+    subjects = tasks(tmp_path, offsets, **{"file.settle.ms": "60000"})
+    for subject in subjects:
+        subject.context.until_idle = True
+        assert not subject.poll()
+    now += 61
+    found: list[Any] = []
+    for _ in range(3):
+        for subject in subjects:
+            for record in subject.poll() or []:
+                offsets.commit(record)
+                found.append(record)
+        now += 61
+    assert values(found) == [{"id": 12}] * 4
