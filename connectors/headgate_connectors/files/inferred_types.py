@@ -11,16 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final
 
-from headgate.connector.api import OffsetUpdate, Partition, SourceTaskContext
+from headgate.connector.api import OffsetUpdate, SourceTaskContext
 from headgate_connectors.files.file_tree import Entry, Tree
 from headgate_connectors.files.reader import FileFault, NotReady, ReadOptions, Row
 from headgate_connectors.files.source_config import Choice, Kind
-from headgate_connectors.formats.csv_inference import inferred
+from headgate_connectors.formats.csv_inference import ANEW, PARTITION, TYPES, inferred, types_of
 from headgate_connectors.formats.readers import open_reader
 
-PARTITION: Final[Partition] = {"csv.types": "inferred"}
-TYPES: Final = "types"
-"""Member of that source offset: a type by column, as JSON."""
 ROWS: Final = 1000
 """Rows that are looked at."""
 CSV_FORMATS: Final = ("csv", "tsv")
@@ -68,15 +65,15 @@ class InferredTypes:
             now: the time of the look.
         """
         known = context.offsets.offset(PARTITION)
-        if known is not None and isinstance(text := known.get(TYPES), str):
-            return self._with(json.loads(text))
+        if known is not None:
+            return self._with(types_of(known))
         types = self._sampled(entries, now, until_idle=context.until_idle)
         self.awaited = types is not None and self._task != 0
         if types is None or self.awaited:
             return self._options
         text = json.dumps(types, ensure_ascii=False)
         result.append(OffsetUpdate(PARTITION, {TYPES: text}))
-        context.log(f"types of CSV columns were inferred, and are kept: {text}")
+        context.log(f"types of CSV columns were inferred, and are kept: {text}; {ANEW}")
         return self._with(types)
 
     def _with(self, types: Mapping[str, str]) -> ReadOptions:

@@ -1,5 +1,6 @@
 """What a task of a DirectorySource knows of each file."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,6 +14,7 @@ from headgate_connectors.files.input import stat_of
 from headgate_connectors.files.reader import Reader
 from headgate_connectors.files.server import UnreachableError
 from headgate_connectors.files.source_config import BY_ROWS, Kind
+from headgate_connectors.formats.csv_inference import PARTITION, types_of
 
 
 class State(Enum):
@@ -137,13 +139,23 @@ def partition_of(name: str, was: str) -> dict[str, str]:
 def check_altered(offsets: Sequence[tuple[Partition, Mapping[str, Any] | None]]) -> None:
     """
     Raises:
-        ConfigError: an offset without a position of 0 or more, or a partition without file.
+        ConfigError: an offset without a position of 0 or more, or a partition without file; or
+            inferred types that are none.
     """
     for partition, offset in offsets:
         if offset is None:
             continue  # anything may be forgotten
+        if partition == PARTITION:
+            try:
+                types_of(offset)
+            except ValueError as error:
+                raise ConfigError(f"offset of partition {json.dumps(partition)}: {error}") from None
+            continue
         if not isinstance(partition.get("file"), str):
-            raise ConfigError("Partition objects should contain the key 'file'")
+            raise ConfigError(
+                f"Partition objects should contain the key 'file', or be {json.dumps(PARTITION)}: "
+                f"leave {json.dumps(dict(partition))} out, or give null to have it forgotten"
+            )
         position = offset.get("position")
         if not isinstance(position, int) or isinstance(position, bool) or position < 0:
             raise ConfigError(

@@ -6,15 +6,25 @@ So does a number with more digits than the type holds. Later texts are held to t
 """
 
 import datetime
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
+from headgate.connector.api import Partition
 from headgate_connectors.formats.csv_types import Parse, column
 
 INFER: Final = "infer"
 """In place of types, as ``csv.types`` has it."""
+PARTITION: Final[Partition] = {"csv.types": "inferred"}
+"""Source partition of the types that a connector has inferred."""
+TYPES: Final = "types"
+"""Member of its source offset: a type by column, as JSON."""
+ANEW: Final = (
+    "to have types inferred anew, stop the connector and forget these: headgate offsets set NAME "
+    f"--partition '{json.dumps(PARTITION)}' --offset null"
+)
 _WHOLE: Final = r"(?:0|-?[1-9][0-9]*)"
 _FRACTION: Final = re.compile(r"-?(?:0|[1-9][0-9]*)\.([0-9]+)", re.ASCII)
 _DIGITS: Final = 38
@@ -38,6 +48,26 @@ def inferred(
     return {
         name: _kind([row[at] for row in rows if row[at] != null]) for at, name in enumerate(names)
     }
+
+
+def types_of(offset: Mapping[str, Any]) -> dict[str, str]:
+    """The types that a source offset of `PARTITION` has.
+
+    Raises:
+        ValueError: it has none.
+    """
+    try:
+        found = json.loads(offset[TYPES])
+        for kind in found.values():
+            column(kind, None)
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
+        found = None
+    if not found:
+        raise ValueError(
+            f"expected a type by column, as JSON, in {TYPES}, such as "
+            f"{json.dumps({TYPES: json.dumps({'id': 'int64'})})}, not {json.dumps(dict(offset))}"
+        )
+    return dict(found)
 
 
 def _kind(texts: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ import datetime
 import gzip
 import json
 import random
+import re
 import string
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from support.task.source_tasks import Offsets, Run, reasons, values
 
 from headgate.connector.api import OffsetUpdate, SourceRecord
 from headgate.connector.batches import SourceBatch
+from headgate.connector.config import ConfigError
 from headgate_arrow.rows import source_records
 from headgate_connectors.directory import BadFileError, DirectorySource
 from headgate_connectors.files.inferred_types import InferredTypes
@@ -399,3 +401,51 @@ def test_a_last_row_of_a_settled_file_decides_for_the_task_that_reads_it(
                 found.append(record)
         now += 61
     assert values(found) == [{"id": 12}] * 4
+
+
+def test_types_are_inferred_anew_when_their_offset_alone_is_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    offsets = Offsets()
+    first = run(tmp_path, offsets, **INFER)
+    for record in first.rest():
+        offsets.commit(record)
+    assert (
+        'headgate offsets set NAME --partition \'{"csv.types": "inferred"}\' --offset null'
+        in (first.context.told[0])
+    )
+    with (tmp_path / "a.csv").open("a") as file:
+        file.write("x\n")
+    assert len(reasons(run(tmp_path, offsets, **INFER).rest())) == 1
+    DirectorySource.alter_offsets({}, [({"csv.types": "inferred"}, None)])
+    del offsets.stored[("csv.types", "inferred"),]
+    assert values(run(tmp_path, offsets, **INFER).rest()) == [{"id": "x"}]
+
+
+def test_offsets_are_altered_as_they_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    offsets = Offsets()
+    for record in run(tmp_path, offsets, **INFER).rest():
+        offsets.commit(record)
+    listed = offsets.committed()
+    assert len(listed) == 2
+    assert DirectorySource.alter_offsets({}, listed)
+
+
+@pytest.mark.parametrize(
+    ("partition", "offset", "told"),
+    [
+        ({"csv.types": "inferred"}, {"types": "{}"}, "expected a type by column, as JSON"),
+        ({"csv.types": "inferred"}, {"types": "[]"}, "expected a type by column, as JSON"),
+        ({"csv.types": "inferred"}, {"types": "{"}, "expected a type by column, as JSON"),
+        ({"csv.types": "inferred"}, {"types": '{"id": 5}'}, "expected a type by column, as JSON"),
+        ({"csv.types": "inferred"}, {"types": '{"id": "number"}'}, "number is no type"),
+        ({"csv.types": "inferred"}, {"position": 0}, 'not {"position": 0}'),
+        ({"csv.types": "other"}, {"types": "{}"}, 'leave {"csv.types": "other"} out'),
+    ],
+    ids=str,
+)
+def test_an_offset_of_types_that_says_none_is_refused(
+    partition: dict[str, str], offset: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        DirectorySource.alter_offsets({}, [(partition, offset)])
