@@ -19,8 +19,9 @@ from headgate_connectors.files.reader import (
 )
 from headgate_connectors.formats import json_text
 from headgate_connectors.formats.blocks import BATCH_ROWS_MIN, BLOCK_BYTES, Block
-from headgate_connectors.formats.csv_inference import as_written
+from headgate_connectors.formats.csv_inference import ANEW, as_written
 from headgate_connectors.formats.csv_types import Parse, column
+from headgate_connectors.formats.missing_columns import Missing, missing_columns
 
 if TYPE_CHECKING:
     from headgate_connectors.formats.csv_batches import CsvBatches
@@ -150,17 +151,14 @@ class CsvReader:
         """The STRUCT of the rows, and the parsers of its fields; None where none is declared.
 
         Raises:
-            FileFault: a type is declared for a column that the file has not.
+            FileFault: a type is declared for a column that the file has not, or not so.
         """
         types = self._options.types
         if not types or not self._columns:
             return None, []
-        missing = [name for name in types if name not in self._columns]
-        if missing and not self._options.widens:
-            raise FileFault(
-                f"csv.types has column {missing[0]}, the file has {', '.join(self._columns)}: "
-                "exclude the file, mend csv.types, or set schema.change = widen to have null there"
-            )
+        missing = missing_columns(types, self._columns)
+        if missing is not None and not (missing.may_be_null and self._options.widens):
+            raise FileFault(self._told_missing(missing))
         kinds = [types.get(name, "string") for name in self._columns]
         made = [column(kind, self._options.zone) for kind in kinds]
         fields = zip(self._columns, (schema for schema, _ in made), strict=True)
@@ -168,6 +166,19 @@ class CsvReader:
         if self._options.inferred:
             parsers = [as_written(*one) for one in zip(kinds, parsers, strict=True)]
         return s.struct({name: one.as_optional() for name, one in fields}), parsers
+
+    def _told_missing(self, missing: Missing) -> str:
+        if self._options.inferred:
+            says = (
+                f"csv.types = infer has found in another file {missing.reason}: exclude this file"
+            )
+        else:
+            says = f"csv.types has {missing.reason}: exclude the file, mend csv.types"
+        if missing.may_be_null:
+            says += ", or set schema.change = widen to have null there"
+        else:
+            says += ", or mend its header row or csv.delimiter"
+        return f"{says}; {ANEW}" if self._options.inferred else says
 
     def _made_batches(self) -> "CsvBatches | None":
         """None: rows of this file are no batches."""

@@ -16,6 +16,7 @@ from headgate_arrow.wider_columns import WiderColumns
 from headgate_connectors.files.input import Marks
 from headgate_connectors.files.reader import FileFault, Reader, Row, RowBatch
 from headgate_connectors.formats.column_kinds import schema_of_kind
+from headgate_connectors.formats.missing_columns import missing_columns
 
 
 class DeclaredReader:
@@ -26,7 +27,7 @@ class DeclaredReader:
         reader: of one file.
         kinds: type by name of the columns that are declared.
         widens: whether values of a narrower type are taken, and null where a declared column is
-            not there.
+            not there. Another spelling of it, or none of those that are declared, is refused.
 
     Raises:
         FileFault: the file's columns are others.
@@ -38,6 +39,11 @@ class DeclaredReader:
         if given is None or given.type is not SchemaType.STRUCT:
             raise FileFault("its values have no columns, and columns.types is set")
         own = {field.name: field for field in given.fields}
+        missing = missing_columns(kinds, list(own))
+        if missing is not None and not missing.may_be_null:
+            raise FileFault(
+                f"columns.types has {missing.reason}: exclude the file, or mend columns.types"
+            )
         declared = {name: schema_of_kind(kind).as_optional() for name, kind in kinds.items()}
         fields = [Field(name, schema) for name, schema in declared.items()]
         wanted = [arrow_types.arrow_field(field) for field in fields]

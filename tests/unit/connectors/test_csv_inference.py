@@ -22,7 +22,7 @@ from headgate.connector.config import ConfigError
 from headgate_arrow.rows import source_records
 from headgate_connectors.directory import BadFileError, DirectorySource
 from headgate_connectors.files.inferred_types import InferredTypes
-from headgate_connectors.formats.csv_inference import as_written, inferred
+from headgate_connectors.formats.csv_inference import ANEW, as_written, inferred
 from headgate_connectors.formats.csv_types import column
 
 INFER = {"csv.types": "infer"}
@@ -449,3 +449,22 @@ def test_an_offset_of_types_that_says_none_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)):
         DirectorySource.alter_offsets({}, [(partition, offset)])
+
+
+@pytest.mark.parametrize(
+    ("header", "change", "says"),
+    [
+        ("id;b", "widen", "columns id, b, the file has none of them, but id;b: exclude this file"),
+        ("id,c", "refuse", "column b, the file has id, c: exclude this file, or set schema.change"),
+    ],
+)
+def test_a_file_without_inferred_columns_is_told_whence_they_are(
+    tmp_path: Path, header: str, change: str, says: str
+) -> None:
+    (tmp_path / "a.csv").write_text("id,b\n1,x\n")
+    (tmp_path / "b.csv").write_text(f"{header}\n1,x\n".replace(",", ";" if ";" in header else ","))
+    subject = run(tmp_path, **INFER, **{"schema.change": change})
+    assert values(subject.rest()) == [{"id": 1, "b": "x"}]
+    (reason,) = subject.context.quarantined
+    assert f"b.csv: csv.types = infer has found in another file {says}" in reason
+    assert reason.endswith(f"; {ANEW}")

@@ -93,6 +93,33 @@ def test_a_file_without_a_declared_column_is_set_aside(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("id;price", "has columns id, price, the file has none of them, but id;price: exclude"),
+        ("ID,Price", "has column 'id', the file has 'ID', which differs in case or outer spaces"),
+        ("id, price", "has column 'price', the file has ' price', which differs in case or outer"),
+        ("name", "has columns id, price, the file has none of them, but name: exclude the file"),
+    ],
+)
+@pytest.mark.parametrize("change", ["widen", "refuse"])
+def test_another_spelling_or_delimiter_is_never_null(
+    tmp_path: Path, header: str, told: str, change: str
+) -> None:
+    (tmp_path / "a.csv").write_text(f"{header}\n7,9.5\n")
+    subject = run(tmp_path, csv_types="id: int64, price: float64", schema_change=change)
+    assert subject.rest() == []
+    (reason,) = subject.context.quarantined
+    assert f"csv.types {told}" in reason
+    assert reason.endswith("mend csv.types, or mend its header row or csv.delimiter")
+
+
+def test_a_declared_column_in_two_spellings_may_be_null(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n7\n")
+    subject = run(tmp_path, csv_types="id: int64, ID: int64", schema_change="widen")
+    assert values(subject.rest()) == [{"id": 7, "ID": None}]
+
+
 def test_files_without_a_header_comments_and_escapes(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('#made by x\n1,a\\,b\n# 2,c\n3,"#d\n#e"\n')
     found = run(

@@ -171,14 +171,33 @@ def test_a_type_that_is_not_narrower_is_a_bad_file_by_name_and_the_others_are_re
 
 
 def test_without_widen_a_file_with_another_type_or_without_a_column_is_bad(tmp_path: Path) -> None:
-    put(tmp_path / "a.parquet", n=pa.array([1], pa.int32()))
-    put(tmp_path / "b.parquet", n=pa.array([2], pa.int64()))
-    put(tmp_path / "c.parquet", m=pa.array([3], pa.int64()))
-    subject = run(tmp_path, **{"columns.types": "n: int64"})
-    assert values(subject.rest()) == [{"n": 2}]
+    put(tmp_path / "a.parquet", n=pa.array([1], pa.int32()), t=["a"])
+    put(tmp_path / "b.parquet", n=pa.array([2], pa.int64()), t=["b"])
+    put(tmp_path / "c.parquet", n=pa.array([3], pa.int64()))
+    subject = run(tmp_path, **{"columns.types": "n: int64, t: string"})
+    assert values(subject.rest()) == [{"n": 2, "t": "b"}]
     narrow, missing = subject.context.quarantined
     assert "declares int64: set schema.change = widen" in narrow
-    assert "it has no column n" in missing
+    assert "it has no column t" in missing
+
+
+@every_format
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["N", "t"], "columns.types has column 'n', the file has 'N', which differs in case or"),
+        (["m"], "columns.types has columns n, t, the file has none of them, but m: exclude"),
+    ],
+    ids=str,
+)
+def test_a_column_in_another_spelling_is_never_null(
+    tmp_path: Path, end: str, given: list[str], told: str
+) -> None:
+    put(tmp_path / f"a.{end}", **{name: ["a"] for name in given})
+    subject = run(tmp_path, **{"columns.types": "n: string, t: string", **WIDEN})
+    assert subject.rest() == []
+    (reason,) = subject.context.quarantined
+    assert told in reason
 
 
 def test_a_bad_file_fails_the_task_where_that_is_chosen(tmp_path: Path) -> None:
