@@ -22,6 +22,7 @@ from headgate.connector.api import (
     SinkTask,
 )
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
+from headgate.connector.sink_names import sink_topics, topic_pattern
 from headgate.connector.text_converters import text_of
 from headgate.connector.validators import one_of
 from headgate.ports import TopicPartition
@@ -81,7 +82,9 @@ class FileStreamSinkTask(SinkTask):
         """Offsets up to which the rewrite under way has come."""
         self._rewrite_ends: dict[TopicPartition, int] = {}
         """Offsets that were committed before it, where it ends; empty: there is none."""
-        self._topics: set[str] = set()
+        self._topics = set(sink_topics(config))
+        """Topics that the connector names, or that this task has read."""
+        self._pattern = topic_pattern(config)
         try:
             self._output = TextOutput(path)
         except OSError as error:
@@ -109,7 +112,9 @@ class FileStreamSinkTask(SinkTask):
         if (what := self._loss()) and (count := self._committed_count()):
             seen = f"{what}, but {count:,} records were committed to it"
             self._on_missing_output(seen, partitions, {})
-        elif (done := self._mark.read()) is not None and not self._rewrite_ends:
+        elif self._rewrite_ends:
+            self._rewrite(partitions)
+        elif (done := self._mark.read()) is not None:
             if any(done.get(place, 0) < end for place, end in self._committed(partitions).items()):
                 what = "was being written anew when its task ended"
                 self._on_missing_output(what, partitions, done)
@@ -127,9 +132,16 @@ class FileStreamSinkTask(SinkTask):
         return "" if known is None else self._file.damage_before(known)
 
     def _committed_count(self) -> int:
-        """Records of the topics that this task has read: its group may have read others before."""
-        committed = self.context.committed().items()
-        return sum(end for (topic, _), end in committed if topic in self._topics)
+        """Records of the connector's topics, whichever task reads them: all are in the one file."""
+        return sum(self._all_committed().values())
+
+    def _all_committed(self) -> dict[TopicPartition, int]:
+        """What is committed of the connector's topics: its group may have read others before."""
+        committed = self.context.committed()
+        topics = set(self._topics)
+        if self._pattern is not None:
+            topics.update(self._pattern.of({topic for topic, _ in committed}))
+        return {place: end for place, end in committed.items() if end and place[0] in topics}
 
     def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         committed = self.context.committed()
@@ -154,9 +166,15 @@ class FileStreamSinkTask(SinkTask):
         self._rewritten = dict(done)
         self._mark.write(self._rewritten)
         self._note_position()
-        self._rewrite_ends = self._committed(partitions)
-        for place in self._rewrite_ends:
-            self.context.offset(*place, done.get(place, 0))
+        self._rewrite_ends = self._all_committed()
+        self._rewrite(partitions)
+
+    def _rewrite(self, partitions: Collection[TopicPartition]) -> None:
+        """Read anew, of these, what the rewrite under way has not come to."""
+        for place in partitions:
+            done = self._rewritten.get(place, 0)
+            if done < self._rewrite_ends.get(place, 0):
+                self.context.offset(*place, done)
         self.context.request_commit()
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:

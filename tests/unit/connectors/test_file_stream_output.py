@@ -12,6 +12,7 @@ from support.task.sink_records import committed, fill
 
 from headgate.connector.api import SinkRecord
 from headgate.task.messages import TaskKind, TaskOutcome
+from headgate.testing import FakeSinkContext
 from headgate_connectors.file_stream_sink import (
     FileStreamSink,
     FileStreamSinkTask,
@@ -416,3 +417,58 @@ def test_what_another_task_wrote_before_it_got_its_partitions_is_seen(tmp_path: 
     with pytest.raises(OutputMissingError, match="1 records were committed"):
         task.open([("t", 0)])
     task.stop()
+
+
+def two_topics(folder: Path, group: dict[tuple[str, int], int], **more: str) -> FileStreamSinkTask:
+    task = FileStreamSinkTask()
+    task.context = FakeSinkContext(committed=group)
+    task.start({"file": str(folder / "out.txt"), "tasks.max": "1", **more})
+    return task
+
+
+def put_lines(task: FileStreamSinkTask, topic: str, start: int, end: int) -> None:
+    task.put([SinkRecord(topic, 0, n, None, f"{topic}{n}", (), 0) for n in range(start, end)])
+    task.pre_commit({(topic, 0): end})
+
+
+@pytest.mark.parametrize("topics", [{"topics": "a, b"}, {"topics.regex": "[ab]"}])
+@pytest.mark.parametrize("how", ["removed", "cut"])
+def test_a_topic_without_a_commit_hides_no_loss(
+    tmp_path: Path, how: str, topics: dict[str, str]
+) -> None:
+    """The task that has it notes how far the file is written, for all topics."""
+    task = two_topics(tmp_path, {}, **topics)
+    task.open([("a", 0)])
+    put_lines(task, "a", 0, 3)
+    task.stop()
+    out = tmp_path / "out.txt"
+    out.unlink() if how == "removed" else out.write_text("a0\n")
+    task = two_topics(tmp_path, {("a", 0): 3, ("other", 0): 9}, **topics)
+    with pytest.raises(OutputMissingError, match="but 3 records were committed to it"):
+        task.open([("b", 0)])
+    task.stop()
+    # A connector that reads "b" alone, as its group has no commit of it, misses nothing.
+    task = two_topics(tmp_path, {("a", 0): 3}, topics="b")
+    task.open([("b", 0)])
+    task.stop()
+
+
+def test_topics_that_come_one_by_one_are_all_written_anew(tmp_path: Path) -> None:
+    group = {("a", 0): 3, ("b", 0): 2}
+    task = two_topics(tmp_path, group, **{"topics": "a,b,c", "on.missing.output": "rewrite"})
+    assert isinstance(task.context, FakeSinkContext)
+    task.open([("c", 0)])
+    assert task.context.seeks == {}
+    put_lines(task, "c", 0, 1)
+    task.open([("b", 0)])
+    put_lines(task, "b", 0, 2)
+    task.open([("a", 0)])
+    assert task.context.seeks == {("a", 0): 0, ("b", 0): 0}
+    put_lines(task, "a", 0, 3)
+    task.open([("a", 0)])
+    assert len(task.context.logged) == 1
+    task.stop()
+    task = two_topics(tmp_path, group, topics="a,b,c")
+    task.open([("a", 0), ("b", 0), ("c", 0)])
+    task.stop()
+    assert (tmp_path / "out.txt").read_text().split() == ["c0", "b0", "b1", "a0", "a1", "a2"]
