@@ -78,9 +78,16 @@ def _array_fault(array: Any) -> str | None:
         # A slice has the whole dictionary: what counts are the values that are used.
         return None if reason is None else _array_fault(array.dictionary_decode())
     array.validate(full=True)
-    if types.is_date32(kind):
+    return years_fault(array)
+
+
+def years_fault(array: Any) -> str | None:
+    """Which value of an array, whose type is not nested, is a date or a datetime in Python, and is
+    beyond the years that those have; None: there is none."""
+    kind = array.type
+    if pa.types.is_date32(kind):
         return _beyond(array.cast(pa.int32()), *_DAYS)
-    if types.is_date64(kind) or kind == arrow_types.INSTANT:
+    if pa.types.is_date64(kind) or kind == arrow_types.INSTANT:
         first, last = _DAYS
         return _beyond(array.cast(pa.int64()), first * _DAY_MS, (last + 1) * _DAY_MS - 1)
     return None

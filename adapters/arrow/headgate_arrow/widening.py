@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from headgate_arrow.arrow_types import NULL, has_wrong_nulls
 from headgate_arrow.nested import inner_arrays
+from headgate_arrow.values import years_fault
 
 _UNITS: Final = ("s", "ms", "us", "ns")
 _WRONG: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError)
@@ -149,6 +150,9 @@ def _widened(array: Any, wanted: Any) -> Any:
         return _exact_numbers(array, wanted)
     if types.is_date64(array.type) and not found.cast(array.type).equals(array):
         raise ValueError("a date with a time of day")
+    # Seconds are whole numbers to Python, and milliseconds are not: rows could not have these.
+    if reason := years_fault(found):
+        raise ValueError(reason)
     return found
 
 

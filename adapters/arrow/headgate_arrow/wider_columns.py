@@ -66,7 +66,7 @@ class WiderColumns:
         def holds(start: int, end: int) -> bool:
             try:
                 made[start] = self._rows(plain[start:end])
-            except (LossError, DataError) as error:
+            except (LossError, DataError, OverflowError, ValueError) as error:
                 made[start] = str(error)
                 return False
             return True

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate_arrow.widening import LossError, may_widen, parts_that_hold, widened
+from headgate_arrow.wider_columns import WiderColumns
 
 UTC = pa.timestamp("us", "UTC")
+UTC_MS = pa.timestamp("ms", "UTC")
 WORDS = pa.dictionary(pa.int8(), pa.string())
 INT_LIST, LONG_LIST = pa.list_(pa.int32()), pa.large_list(pa.int64())
 POINT = pa.struct([pa.field("x", pa.int32(), False)])
@@ -40,6 +42,7 @@ HOLDS: list[tuple[Any, Any, list[Any]]] = [
     (pa.binary(3), pa.binary(), [b"abc"]),
     (pa.date64(), pa.date32(), [datetime.date(2026, 11, 26)]),
     (pa.timestamp("s", "UTC"), UTC, [datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)]),
+    (pa.timestamp("s", "UTC"), UTC_MS, [253_402_300_799, None, -62_135_596_800]),
     (pa.timestamp("ms"), pa.timestamp("ns"), [datetime.datetime(2262, 4, 11)]),
     (pa.time32("ms"), pa.time64("us"), [datetime.time(23, 59, 59, 999000)]),
     (pa.duration("s"), pa.duration("ms"), [datetime.timedelta(days=-1)]),
@@ -76,6 +79,10 @@ LOST: list[tuple[Any, Any, Any]] = [
     (pa.int64(), pa.decimal128(5, 2), 1000),
     (pa.timestamp("s"), pa.timestamp("ns"), datetime.datetime(2263, 1, 1)),
     (pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC"), datetime.datetime(1600, 1, 1)),
+    (pa.timestamp("s", "UTC"), UTC_MS, 253_402_300_800),
+    (pa.timestamp("s", "UTC"), UTC_MS, -62_135_596_801),
+    (pa.list_(pa.timestamp("s", "UTC")), pa.list_(UTC_MS), [253_402_300_800]),
+    (pa.struct([("at", pa.timestamp("s", "UTC"))]), pa.struct([("at", UTC_MS)]), {"at": 10**12}),
     (INT_LIST, pa.list_(pa.float32()), [2**24 + 1]),
     (POINT3, pa.struct([pa.field("x", pa.float64()), pa.field("z", pa.float64(), False)]), {}),
 ]
@@ -119,6 +126,36 @@ NARROWER: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize(("given", "wanted"), NARROWER, ids=str)
 def test_a_narrower_type_or_one_of_another_kind_is_none(given: Any, wanted: Any) -> None:
     assert not may_widen(given, wanted)
+
+
+def test_a_row_beyond_the_year_9999_is_refused_by_itself_as_in_a_batch() -> None:
+    """Python has no datetime for it."""
+    narrow, wide = (pa.schema([("at", kind)]) for kind in (pa.timestamp("s", "UTC"), UTC_MS))
+    subject = WiderColumns(narrow, wide)
+    rows = [{"at": 5}, {"at": 253_402_300_800}, {"at": 7}]
+    first, wrong, last = subject.rows(rows)
+    assert isinstance(first, dict) and isinstance(last, dict)
+    assert [one["at"].second for one in (first, last)] == [5, 7]
+    text = "column at of type timestamp[s, tz=UTC] has a value that is no timestamp[ms, tz=UTC]"
+    assert isinstance(wrong, str) and text in wrong and "beyond the years 1 to 9999" in wrong
+    assert subject.rows(rows[1:2]) == [wrong]
+    with pytest.raises(LossError, match="beyond the years 1 to 9999"):
+        subject.batch(pa.RecordBatch.from_pylist(rows, narrow))
+
+
+def test_rows_that_python_cannot_hold_are_refused_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever of them Arrow's conversion stumbles over."""
+    subject = WiderColumns(*(pa.schema([("n", kind)]) for kind in (pa.int8(), pa.int64())))
+    monkeypatch.setattr(subject, "_rows", stumble)
+    assert subject.rows([{"n": 1}, {"n": 2}, {"n": 3}]) == [{"n": 1}, "no such date", {"n": 3}]
+
+
+def stumble(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if {"n": 2} in rows:
+        raise OverflowError("no such date")
+    return rows
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)))
