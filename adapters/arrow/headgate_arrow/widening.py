@@ -34,7 +34,7 @@ def may_widen(given: Any, wanted: Any) -> bool:
     if types.is_dictionary(given):
         return may_widen(given.value_type, wanted)
     if types.is_dictionary(wanted):
-        return may_widen(given, wanted.value_type)
+        return _has_words(wanted) and may_widen(given, wanted.value_type)
     if types.is_nested(given) or types.is_nested(wanted):
         return _nested(given, wanted)
     if types.is_integer(given):
@@ -87,6 +87,13 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
+def _has_words(kind: Any) -> bool:
+    """Whether Arrow casts to such dictionaries: it does where their values are texts or bytes."""
+    types, values = pa.types, kind.value_type
+    texts = types.is_string(values) or types.is_large_string(values)
+    return bool(texts or types.is_binary(values) or types.is_large_binary(values))
+
+
 def _is_bytes(kind: Any) -> bool:
     types = pa.types
     plain = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
@@ -136,6 +143,8 @@ def _widened(array: Any, wanted: Any) -> Any:
     types = pa.types
     if array.type == wanted:
         return array
+    if types.is_null(array.type):
+        return pa.nulls(len(array), wanted)
     if types.is_dictionary(array.type):
         return _widened(array.dictionary_decode(), wanted)
     if types.is_dictionary(wanted):

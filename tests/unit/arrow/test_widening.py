@@ -15,6 +15,7 @@ from headgate_arrow.wider_columns import WiderColumns
 UTC = pa.timestamp("us", "UTC")
 UTC_MS = pa.timestamp("ms", "UTC")
 WORDS = pa.dictionary(pa.int8(), pa.string())
+LONG_WORDS = pa.dictionary(pa.int32(), pa.int64())
 INT_LIST, LONG_LIST = pa.list_(pa.int32()), pa.large_list(pa.int64())
 POINT = pa.struct([pa.field("x", pa.int32(), False)])
 POINT3 = pa.struct([pa.field("x", pa.int64()), pa.field("z", pa.float64())])
@@ -47,6 +48,9 @@ HOLDS: list[tuple[Any, Any, list[Any]]] = [
     (pa.time32("ms"), pa.time64("us"), [datetime.time(23, 59, 59, 999000)]),
     (pa.duration("s"), pa.duration("ms"), [datetime.timedelta(days=-1)]),
     (pa.null(), pa.int64(), [None, None]),
+    (pa.null(), LONG_WORDS, [None, None]),
+    (pa.dictionary(pa.int8(), pa.int32()), pa.int64(), [1, 2, None]),
+    (pa.binary(), pa.dictionary(pa.int32(), pa.large_binary()), [b"a", None]),
     (INT_LIST, LONG_LIST, [[1, None], None, []]),
     (pa.list_(pa.int32(), 2), LONG_LIST, [[1, 2], None]),
     (POINT, POINT3, [{"x": 1}, None]),
@@ -118,6 +122,10 @@ NARROWER: list[tuple[Any, Any]] = [
     (pa.time64("us"), pa.time32("ms")),
     (INT_LIST, pa.list_(pa.int16())),
     (INT_LIST, pa.int32()),
+    (pa.int32(), LONG_WORDS),
+    (pa.int64(), LONG_WORDS),
+    (pa.dictionary(pa.int8(), pa.int64()), LONG_WORDS),
+    (pa.string(), pa.dictionary(pa.int32(), pa.string_view())),
     (POINT3, POINT),
     (POINT, pa.struct([pa.field("x", pa.int64()), pa.field("y", pa.int64(), False)])),
 ]
