@@ -96,3 +96,7 @@ class AppendSink(SinkConnector):
     @classmethod
     def config_def(cls) -> ConfigDef:
         return ConfigDef().define("file", Type.STRING, validator=non_empty)
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        return ExactlyOnceSupport.UNSUPPORTED

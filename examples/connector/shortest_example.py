@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headgate.connector import (
     ConfigDef,
+    ExactlyOnceSupport,
     SinkConnector,
     SinkRecord,
     SinkTask,
@@ -71,3 +72,7 @@ class TableSink(SinkConnector):
     @classmethod
     def config_def(cls) -> ConfigDef:
         return ConfigDef().define("file")
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        return ExactlyOnceSupport.SUPPORTED  # a row that comes again replaces itself

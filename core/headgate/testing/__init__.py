@@ -13,6 +13,7 @@ _HOMES: Final = {
     "contexts": "FakeConnectorContext FakeSinkContext FakeSourceContext FakeTransaction",
     "job": "ConfigRefusedError",
     "messages": "Message Raw",
+    "planned_sinks": "PlannedSinkConformance",
     "runs": "SinkRun SourceRun run_sink run_source",
     "sinks": "SinkConformance",
     "sources": "SourceConformance",

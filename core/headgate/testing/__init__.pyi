@@ -6,6 +6,9 @@ from headgate_runtime.testing.contexts import FakeTransaction as FakeTransaction
 from headgate_runtime.testing.job import ConfigRefusedError as ConfigRefusedError
 from headgate_runtime.testing.messages import Message as Message
 from headgate_runtime.testing.messages import Raw as Raw
+from headgate_runtime.testing.planned_sinks import (
+    PlannedSinkConformance as PlannedSinkConformance,
+)
 from headgate_runtime.testing.runs import SinkRun as SinkRun
 from headgate_runtime.testing.runs import SourceRun as SourceRun
 from headgate_runtime.testing.runs import run_sink as run_sink
@@ -22,6 +25,7 @@ __all__ = [
     "FakeSourceContext",
     "FakeTransaction",
     "Message",
+    "PlannedSinkConformance",
     "Raw",
     "SinkConformance",
     "SinkRun",

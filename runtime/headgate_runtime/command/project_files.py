@@ -225,6 +225,7 @@ from typing import TextIO
 from headgate.connector import (
     ConfigDef,
     DataError,
+    ExactlyOnceSupport,
     Importance,
     SinkConnector,
     SinkRecord,
@@ -273,6 +274,10 @@ class %STEM%Sink(SinkConnector):
     @classmethod
     def config_def(cls) -> ConfigDef:
         return CONFIG
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        return ExactlyOnceSupport.UNSUPPORTED
 
     def start(self, config: Mapping[str, str]) -> None:
         self.config = dict(config)

@@ -6,10 +6,12 @@ questions of an exactly-once start-up, sends commands and hears reports.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from types import MappingProxyType
+from typing import Final, cast
 
 from headgate.connector.api import (
     Converter,
+    PlannedSinkTask,
     SinkRecord,
     SourceRecord,
     Transform,
@@ -23,12 +25,13 @@ from headgate.task import messages as m
 from headgate_runtime.tasks.body import run_body
 from headgate_runtime.tasks.lifeline import BodyLifeline
 from headgate_runtime.tasks.tools import TaskClass
-from headgate_runtime.testing.job import NAME, WORKER
+from headgate_runtime.testing.job import NAME, NO_SETTINGS, WORKER
 from headgate_runtime.testing.points import Points
 from headgate_runtime.testing.task_points import with_points
 from headgate_runtime.testing.world import Origin, RunTransport, World
 from headgate_runtime.transports.select import TaskTransport
 
+MEMORY: Final[Mapping[str, str]] = MappingProxyType({"kind": "memory"})
 LOOKS_MAX = 50_000
 TIME_MAX_MS = 3_600_000
 """After so much virtual time, or so many looks, a run is stopped."""
@@ -148,7 +151,8 @@ class RunTools:
         self._current = _Remember()
 
     def open_transport(self, spec: m.TaskSpec) -> TaskTransport:
-        return RunTransport(self._world, self._points, self._origins, self._batch)
+        planned = issubclass(self._task, PlannedSinkTask)
+        return RunTransport(self._world, self._points, self._origins, self._batch, planned=planned)
 
     def task_class(self, spec: m.TaskSpec) -> TaskClass:
         return with_points(self._task, self._points, self._world)
@@ -211,8 +215,16 @@ def task_spec(
     number: int,
     exactly_once: bool = False,
     until_idle: bool = True,
+    worker_settings: Mapping[str, str] = NO_SETTINGS,
+    transport: Mapping[str, str] = MEMORY,
 ) -> m.TaskSpec:
-    """What a worker would tell the body of task `number`."""
+    """What a worker would tell the body of task `number`.
+
+    Args:
+        worker_settings: beside those of `WORKER`, or in their place.
+        transport: how processes elsewhere open the log.
+    """
+    until = {m.UNTIL_IDLE: "true" if until_idle else "false"}
     return m.TaskSpec(
         run=f"test-worker/{number}",
         task=TaskId(NAME, number),
@@ -227,8 +239,8 @@ def task_spec(
         member_id="test-worker",
         generation=1,
         worker_id="test-worker",
-        worker_settings={**WORKER, m.UNTIL_IDLE: "true" if until_idle else "false"},
-        transport={"kind": "memory"},
+        worker_settings={**WORKER, **worker_settings, **until},
+        transport=transport,
     )
 
 

@@ -1,6 +1,7 @@
 """A connector made ready for a run, as a worker does it: validation, `start`, `task_configs`."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from headgate.connector.api import (
@@ -19,6 +20,8 @@ WORKER: Final[Mapping[str, str]] = {
     "group.id": "test-workers",
 }
 """Settings of the worker; the converters are those of ``headgate up``."""
+
+NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 NAME: Final = "test"
 
@@ -40,16 +43,14 @@ def connector_class(connector: type[Connector] | str) -> type[Connector]:
 
     Raises:
         PluginError: there is no such class.
-        TypeError: it is one that cannot be run here.
     """
-    found = find_connector(connector, looked_at=True) if isinstance(connector, str) else connector
-    task = getattr(found, "TASK", None)
-    if isinstance(task, type) and issubclass(task, PlannedSinkTask):
-        raise TypeError(
-            f"{found.__name__} is a sink of planned batches, which reads the log by itself: only "
-            "sources and sinks with `put` can be run in memory"
-        )
-    return found
+    return find_connector(connector, looked_at=True) if isinstance(connector, str) else connector
+
+
+def is_planned(connector: type[Connector]) -> bool:
+    """Whether it is a sink of planned batches, which reads the log by itself."""
+    task = getattr(connector, "TASK", None)
+    return isinstance(task, type) and issubclass(task, PlannedSinkTask)
 
 
 def full_config(connector: type[Connector], config: Mapping[str, str]) -> dict[str, str]:
@@ -59,13 +60,19 @@ def full_config(connector: type[Connector], config: Mapping[str, str]) -> dict[s
 
 
 def config_errors(
-    connector: type[Connector], config: Mapping[str, str]
+    connector: type[Connector],
+    config: Mapping[str, str],
+    worker_settings: Mapping[str, str] = NO_SETTINGS,
 ) -> dict[str, Sequence[str]]:
-    """All that is wrong with a config, by its keys, as a worker and a pipeline file say it."""
+    """All that is wrong with a config, by its keys, as a worker and a pipeline file say it.
+
+    Args:
+        worker_settings: beside those of `WORKER`, or in their place.
+    """
     infos = validate_connector(
         connector,
         config,
-        worker_settings=WORKER,
+        worker_settings={**WORKER, **worker_settings},
         exactly_once_enabled=True,
         runner=connector.REQUIRES_RUNNER or "process",
     )
@@ -79,7 +86,10 @@ def config_errors(
 
 
 def task_configs(
-    connector: type[Connector], config: Mapping[str, str], context: ConnectorContext
+    connector: type[Connector],
+    config: Mapping[str, str],
+    context: ConnectorContext,
+    worker_settings: Mapping[str, str] = NO_SETTINGS,
 ) -> list[Mapping[str, str]]:
     """Configs of the tasks that a new instance of the connector wants.
 
@@ -87,7 +97,7 @@ def task_configs(
         ConfigRefusedError: the config is not valid.
         ValueError: no task, or more than ``tasks.max``.
     """
-    errors = config_errors(connector, config)
+    errors = config_errors(connector, config, worker_settings)
     if errors:
         raise ConfigRefusedError(errors)
     made = connector()

@@ -8,16 +8,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headgate.connector.api import Connector, Converter, Headers, Partition, Value
+from headgate.connector.api import (
+    Connector,
+    Converter,
+    Headers,
+    Partition,
+    SinkConnector,
+    Value,
+)
 from headgate.connector.converters import TaskConverters, task_converters
 from headgate.connector.schema import Schema
 from headgate.connector.sink_names import sink_group
 from headgate.ports import ConsumerRecord, ProducerRecord
-from headgate.task.messages import TaskEnded, TaskKind, TaskOutcome
+from headgate.task.messages import TaskEnded, TaskKind, TaskOutcome, TaskSpec
 from headgate.topics.offsets import decode_key, decode_value, encode_key, encode_value
-from headgate_runtime.testing.body_run import Conduct, RunTools, run_task, task_spec
+from headgate_runtime.testing.body_run import MEMORY, Conduct, RunTools, run_task, task_spec
 from headgate_runtime.testing.contexts import FakeConnectorContext, Offsets
-from headgate_runtime.testing.job import NAME, WORKER, full_config, sink_class, source_class
+from headgate_runtime.testing.job import (
+    NAME,
+    NO_SETTINGS,
+    WORKER,
+    full_config,
+    is_planned,
+    sink_class,
+    source_class,
+)
 from headgate_runtime.testing.job import task_configs as made_task_configs
 from headgate_runtime.testing.messages import Message, Raw
 from headgate_runtime.testing.points import Points
@@ -73,6 +88,7 @@ def run_source(
     exactly_once: bool = True,
     until_idle: bool = True,
     max_records: int | None = None,
+    worker_settings: Mapping[str, str] = NO_SETTINGS,
     world: World | None = None,
     kill_at: int | None = None,
     stop_at: int | None = None,
@@ -88,6 +104,7 @@ def run_source(
         exactly_once: records and source offsets are committed in one transaction.
         until_idle: as with ``headgate up --until-idle``: what is there is all that will come.
         max_records: stop a task once the log has so many records: for a source without an end.
+        worker_settings: of the worker, beside those that every run has, or in their place.
         world: the log to go on with; None: a new one.
         kill_at: number of a point, from 1, at which the run is killed: `SourceRun.points`.
         stop_at: number of a point at which the task is told to stop.
@@ -107,15 +124,17 @@ def run_source(
     points = Points(kill_at)
     known = FakeConnectorContext(_committed_offsets(world))
     run = SourceRun([], [], TaskEnded(TaskOutcome.STOPPED), idle=True)
-    for number, task_config in enumerate(made_task_configs(found, full, known)):
+    for number, task_config in enumerate(made_task_configs(found, full, known, worker_settings)):
         conduct = Conduct(lambda: False, pause_at, stop_at, at_point)
         conduct.done = _source_done(conduct, world, max_records)
-        spec = task_spec(TaskKind.SOURCE, full, task_config, number, exactly_once, until_idle)
+        spec = task_spec(
+            *(TaskKind.SOURCE, full, task_config, number, exactly_once, until_idle, worker_settings)
+        )
         ended = run_task(spec, RunTools(world, points, found.TASK), world, points, conduct)
         _add(run, conduct, ended)
         if points.dead:
             break
-    converters = task_converters(full, WORKER)
+    converters = task_converters(full, {**WORKER, **worker_settings})
     run.messages = [read(record, converters, origin) for record, origin in world.log.from_source]
     run.offsets = _committed_offsets(world)
     run.points, run.killed = points.passed, points.dead
@@ -182,6 +201,7 @@ def run_sink(
     messages: Sequence[Message | Value] = (),
     *,
     batch: int | None = None,
+    worker_settings: Mapping[str, str] = NO_SETTINGS,
     world: World | None = None,
     kill_at: int | None = None,
     stop_at: int | None = None,
@@ -197,6 +217,8 @@ def run_sink(
             named.
         messages: appended to the log before; a plain value is a message of the topic ``topic``.
         batch: most records that `put` is given at once; None: as many as there are, up to 2,000.
+            A sink of planned batches has settings of its own for it.
+        worker_settings: of the worker, beside those that every run has, or in their place.
         world: the log to go on with; None: a new one.
         kill_at: number of a point, from 1, at which the run is killed: `SinkRun.points`.
         stop_at: number of a point at which the task is told to stop.
@@ -211,17 +233,13 @@ def run_sink(
     """
     found = sink_class(connector)
     world = world or World()
-    _append(world, task_converters(config, WORKER), messages)
-    if "topics" not in config and "topics.regex" not in config:
-        config = {**config, "topics": ",".join(world.log.topics) or "topic"}
-    full = full_config(found, config)
-    task_config = made_task_configs(found, full, FakeConnectorContext())[0]
+    _append(world, task_converters(config, {**WORKER, **worker_settings}), messages)
+    spec = _sink_spec(found, config, world, worker_settings)
     points = Points(kill_at)
-    group = sink_group(NAME, full)
+    group = sink_group(NAME, spec.connector_config)
     other = OtherMember(world, points, group, sorted(world.log.topics), rebalance_at)
     conduct = Conduct(lambda: False, pause_at, stop_at, at_point)
     conduct.done = _SinkDone(world, group, points, other)
-    spec = task_spec(TaskKind.SINK, full, task_config, 0)
     ended = run_task(spec, RunTools(world, points, found.TASK, batch), world, points, conduct)
     other.leave()
     committed = dict(world.log.committed.get(group, {}))
@@ -234,6 +252,26 @@ def run_sink(
         points.dead,
         conduct.pauses,
         other.joined,
+    )
+
+
+def _sink_spec(
+    found: type[SinkConnector],
+    config: Mapping[str, str],
+    world: World,
+    worker_settings: Mapping[str, str],
+) -> TaskSpec:
+    """The sink's one task. It reads the topics of the log, unless the config names some."""
+    if "topics" not in config and "topics.regex" not in config:
+        config = {**config, "topics": ",".join(world.log.topics) or "topic"}
+    full = full_config(found, config)
+    return task_spec(
+        TaskKind.SINK,
+        full,
+        made_task_configs(found, full, FakeConnectorContext(), worker_settings)[0],
+        0,
+        worker_settings=worker_settings,
+        transport=world.elsewhere() if is_planned(found) else MEMORY,
     )
 
 
@@ -268,9 +306,13 @@ class _SinkDone:
         return is_complete(self._world, self._group) or now_ms - self._since_ms >= DRY_MS
 
 
-def delivered(config: Mapping[str, str], messages: Sequence[Message | Value]) -> list[Message]:
+def delivered(
+    config: Mapping[str, str],
+    messages: Sequence[Message | Value],
+    worker_settings: Mapping[str, str] = NO_SETTINGS,
+) -> list[Message]:
     """`messages` with their offsets in a new log, as a sink of this config is given them."""
-    world, converters = World(), task_converters(config, WORKER)
+    world, converters = World(), task_converters(config, {**WORKER, **worker_settings})
     _append(world, converters, messages)
     ends: dict[tuple[str, int], int] = {}
     found: list[Message] = []

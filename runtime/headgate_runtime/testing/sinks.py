@@ -4,15 +4,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from headgate.connector.api import Connector, Value
+from headgate.connector.api import Connector, ExactlyOnceSupport, SinkConnector, Value
 from headgate.connector.sink_names import sink_group
 from headgate.task.messages import TaskOutcome
 from headgate_runtime.testing.compare import fail, missing_values, same_values
 from headgate_runtime.testing.config_check import config_problems
-from headgate_runtime.testing.job import NAME, full_config, sink_class
+from headgate_runtime.testing.job import (
+    NAME,
+    NO_SETTINGS,
+    full_config,
+    is_planned,
+    sink_class,
+)
 from headgate_runtime.testing.messages import Message
 from headgate_runtime.testing.runs import SinkRun, delivered, run_sink
-from headgate_runtime.testing.some import some
+from headgate_runtime.testing.some import DEFAULT, some
 from headgate_runtime.testing.sources import never, new_folder, skip
 from headgate_runtime.testing.world import World
 
@@ -21,19 +27,13 @@ BATCH = 3
 TEXTS = 12
 
 
-class SinkConformance:
-    """Checks of a sink. A subclass whose name begins with ``Test`` names the connector::
+class SinkChecks:
+    """What the suites of all sinks have. A subclass adds the checks of its kind of sink."""
 
-    class TestMySink(SinkConformance):
-        connector = MySink
-
-        def prepare(self, folder):
-            return {"file": str(folder / "out.txt")}
-
-        def written(self, folder):
-            return (folder / "out.txt").read_text().splitlines()
-
-    """
+    _planned: ClassVar[bool] = False
+    """Whether the suite is one of sinks of planned batches."""
+    _work: ClassVar[str] = "put"
+    """The task's method that takes records on."""
 
     connector: ClassVar[type[Connector] | str]
     """The connector's class, or a value of ``connector.class``."""
@@ -41,6 +41,11 @@ class SinkConformance:
     exactly_once: ClassVar[bool] = False
     """What the sink promises. False: at least once, so a record may be written twice after a kill
     and after a rebalance."""
+    worker_settings: Mapping[str, str] = NO_SETTINGS
+    """Settings of the worker that the connector reads, such as ``spark.remote``."""
+    points_max: ClassVar[int] = DEFAULT
+    """Most points and offsets that each check tries, unless ``--connector-points`` says more or
+    less: for runs that are slow."""
 
     def prepare(self, folder: Path) -> Mapping[str, str]:
         """Make the outside in a new, empty folder; returns what is to be added to `config`."""
@@ -71,11 +76,32 @@ class SinkConformance:
     def test_refuses_a_wrong_config_by_its_key(self, tmp_path: Path) -> None:
         """A required key that is left out, and a number that is none, are errors of that key."""
         __tracebackhide__ = True
-        found = sink_class(self.connector)
+        found = self._found
         config = full_config(
             found, {"topics": "topic", **self._config(new_folder(tmp_path, "out"))}
         )
-        fail(f"configs of {found.__name__}", config_problems(found, config))
+        problems = config_problems(found, config, self.worker_settings)
+        fail(f"configs of {found.__name__}", problems)
+
+    def test_declares_what_it_promises(self, tmp_path: Path) -> None:
+        """`exactly_once_support` of the connector says the same as `exactly_once` of the suite."""
+        __tracebackhide__ = True
+        found = self._found
+        config = full_config(
+            found, {"topics": "topic", **self._config(new_folder(tmp_path, "out"))}
+        )
+        declared = found.exactly_once_support(config)
+        if (declared is ExactlyOnceSupport.SUPPORTED) is self.exactly_once:
+            return
+        said = "nothing" if declared is None else declared.value
+        seen = f"{found.__name__}.exactly_once_support(config) says {said}"
+        if self.exactly_once:
+            advice = "expected SUPPORTED: else users are told that a record may be written twice"
+        else:
+            advice = "so let the suite say exactly_once = True, or expect it to say UNSUPPORTED"
+        fail(
+            "what the sink promises", [f"{seen}, and exactly_once is {self.exactly_once}: {advice}"]
+        )
 
     def test_writes_every_record(self, tmp_path: Path) -> None:
         """A run from the beginning writes each record once, and commits all offsets."""
@@ -118,23 +144,11 @@ class SinkConformance:
         __tracebackhide__ = True
         self._at_every_point(tmp_path, request, "kill_at", "a kill", exact=self.exactly_once)
 
-    def test_survives_a_rebalance_at_every_point(self, tmp_path: Path, request: Any) -> None:
-        """Partitions are taken from the task, and come back a second later."""
-        __tracebackhide__ = True
-        names, hit = self._run(new_folder(tmp_path, "points"), World(), first=True).points, 0
-        for number in some(range(1, len(names) + 1), request):
-            folder = new_folder(tmp_path, f"rebalance-{number}")
-            run = self._run(folder, World(), first=True, rebalance_at=number)
-            hit += run.rebalances
-            where = f"a rebalance from point {number}, {names[number - 1]}, on"
-            self._check(where, run, folder, exact=self.exactly_once)
-        fail("rebalances", never("in a rebalance", hit))
-
     def test_goes_on_from_every_committed_offset(self, tmp_path: Path, request: Any) -> None:
         """The group's offsets are set back, as a user may: all records after them are there."""
         __tracebackhide__ = True
         count = len(self._log())
-        for back in some(range(1, count + 1), request):
+        for back in some(range(1, count + 1), request, self.points_max):
             folder, world = new_folder(tmp_path, f"back-{back}"), World()
             self._run(folder, world, first=True)
             committed = world.log.committed.setdefault(self._group, {})
@@ -148,7 +162,7 @@ class SinkConformance:
         """The connector is paused after each batch, and resumed."""
         __tracebackhide__ = True
         folder = new_folder(tmp_path, "pauses")
-        run = self._run(folder, World(), first=True, pause_at="after put()")
+        run = self._run(folder, World(), first=True, pause_at=f"after {self._work}()")
         where = f"a run with {run.pauses} pauses"
         self._check(where, run, folder, exact=True)
         fail(where, never("paused", run.pauses))
@@ -162,7 +176,14 @@ class SinkConformance:
             return
         folder, world = new_folder(tmp_path, "bad"), World()
         messages = [*self.messages(), bad]
-        run = run_sink(self.connector, self._config(folder), messages, batch=BATCH, world=world)
+        run = run_sink(
+            self.connector,
+            self._config(folder),
+            messages,
+            batch=BATCH,
+            worker_settings=self.worker_settings,
+            world=world,
+        )
         where, place = "a record that cannot be written", (bad.topic, bad.partition)
         if run.ended.outcome is not TaskOutcome.FAILED:
             fail(where, [f"the task ended as {run.ended.outcome}, expected that it fails"])
@@ -171,6 +192,21 @@ class SinkConformance:
             fail(where, [f"offset {at + 1} of {place[0]}-{place[1]} was committed behind it"])
 
     # -- what they share --
+
+    @property
+    def _found(self) -> type[SinkConnector]:
+        """
+        Raises:
+            TypeError: it is no sink, or one of the other kind.
+        """
+        found = sink_class(self.connector)
+        if is_planned(found) is not self._planned:
+            kind = (
+                "a sink of planned batches" if not self._planned else "no sink of planned batches"
+            )
+            suite = "SinkConformance" if self._planned else "PlannedSinkConformance"
+            raise TypeError(f"{found.__name__} is {kind}: its suite is {suite}")
+        return found
 
     def _config(self, folder: Path) -> dict[str, str]:
         return {**self.config, **self.prepare(folder)}
@@ -187,11 +223,19 @@ class SinkConformance:
         if folder not in configs:
             configs[folder] = self._config(folder)
         messages = self.messages() if first else ()
-        return run_sink(self.connector, configs[folder], messages, batch=BATCH, world=world, **how)
+        return run_sink(
+            self._found,
+            configs[folder],
+            messages,
+            batch=BATCH,
+            worker_settings=self.worker_settings,
+            world=world,
+            **how,
+        )
 
     def _log(self) -> list[Message]:
         """The messages with their offsets, as the sink is given them."""
-        return delivered(self.config, self.messages())
+        return delivered(self.config, self.messages(), self.worker_settings)
 
     def _pairs(
         self, before: Mapping[tuple[str, int], int] | None = None
@@ -208,12 +252,15 @@ class SinkConformance:
         if run.ended.outcome is not TaskOutcome.STOPPED:
             trace = f"\n{run.ended.trace}" if run.ended.trace else ""
             fail(where, [f"the task ended as {run.ended.outcome}: {run.ended.reason}{trace}"])
-        fail(where, same_values(self._pairs(), self.written(folder), may_double=not exact))
+        fail(where, self._written_wrong(folder, exact=exact))
         # A sink that goes on by a record of its own reads nothing again that it has written, and
         # the group's offsets follow with the next record.
         if not (run.complete or self.exactly_once):
             committed = f"it committed {_shown(run.committed)}"
             fail(where, [f"all is written, but not all offsets are committed: {committed}"])
+
+    def _written_wrong(self, folder: Path, *, exact: bool) -> list[str]:
+        return same_values(self._pairs(), self.written(folder), may_double=not exact)
 
     def _at_every_point(
         self, tmp_path: Path, request: Any, how: str, what: str, *, exact: bool
@@ -221,7 +268,7 @@ class SinkConformance:
         __tracebackhide__ = True
         names = self._run(new_folder(tmp_path, f"{how}-points"), World(), first=True).points
         hit = 0
-        for number in some(range(1, len(names) + 1), request):
+        for number in some(range(1, len(names) + 1), request, self.points_max):
             folder, world = new_folder(tmp_path, f"{how}-{number}"), World()
             first = self._run(folder, world, first=True, **{how: number})
             hit += len(first.points) >= number
@@ -232,6 +279,33 @@ class SinkConformance:
             self._check(f"a new start after {where}", run, folder, exact=exact)
             world.bury()
         fail(what, never("run to such a point", hit))
+
+
+class SinkConformance(SinkChecks):
+    """Checks of a sink. A subclass whose name begins with ``Test`` names the connector::
+
+    class TestMySink(SinkConformance):
+        connector = MySink
+
+        def prepare(self, folder):
+            return {"file": str(folder / "out.txt")}
+
+        def written(self, folder):
+            return (folder / "out.txt").read_text().splitlines()
+
+    """
+
+    def test_survives_a_rebalance_at_every_point(self, tmp_path: Path, request: Any) -> None:
+        """Partitions are taken from the task, and come back a second later."""
+        __tracebackhide__ = True
+        names, hit = self._run(new_folder(tmp_path, "points"), World(), first=True).points, 0
+        for number in some(range(1, len(names) + 1), request, self.points_max):
+            folder = new_folder(tmp_path, f"rebalance-{number}")
+            run = self._run(folder, World(), first=True, rebalance_at=number)
+            hit += run.rebalances
+            where = f"a rebalance from point {number}, {names[number - 1]}, on"
+            self._check(where, run, folder, exact=self.exactly_once)
+        fail("rebalances", never("in a rebalance", hit))
 
 
 def _shown(committed: Mapping[tuple[str, int], int]) -> str:

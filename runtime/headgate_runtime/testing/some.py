@@ -7,14 +7,15 @@ OPTION = "--connector-points"
 DEFAULT = 40
 
 
-def some(numbers: Sequence[int], request: Any) -> list[int]:
+def some(numbers: Sequence[int], request: Any, most: int = DEFAULT) -> list[int]:
     """All of `numbers`, or as many as the option says, evenly spread, the first and the last too.
 
     Args:
-        request: pytest's; without the plugin the option has its default.
+        request: pytest's; without the plugin nobody has set the option.
+        most: how many, unless the option says.
     """
     asked = request.config.getoption(OPTION, default=None)
-    most = len(numbers) if asked == "all" else int(asked or DEFAULT)
+    most = len(numbers) if asked == "all" else int(asked or most)
     if len(numbers) <= most:
         return list(numbers)
     step = (len(numbers) - 1) / max(1, most - 1)

@@ -8,10 +8,10 @@ from headgate.connector.api import Connector, Partition, Value
 from headgate.task.messages import TaskOutcome
 from headgate_runtime.testing.compare import fail, same_messages, same_values
 from headgate_runtime.testing.config_check import config_problems
-from headgate_runtime.testing.job import full_config, source_class
+from headgate_runtime.testing.job import NO_SETTINGS, full_config, source_class
 from headgate_runtime.testing.messages import Message
 from headgate_runtime.testing.runs import SourceRun, run_source
-from headgate_runtime.testing.some import some
+from headgate_runtime.testing.some import DEFAULT, some
 from headgate_runtime.testing.world import World
 
 
@@ -39,6 +39,11 @@ class SourceConformance:
     """What the source promises. False: at least once, so a record may come twice after a kill."""
     max_records: ClassVar[int | None] = None
     """For a source that never runs dry: how many records the runs read."""
+    worker_settings: Mapping[str, str] = NO_SETTINGS
+    """Settings of the worker that the connector reads, such as ``spark.remote``."""
+    points_max: ClassVar[int] = DEFAULT
+    """Most points and offsets that each check tries, unless ``--connector-points`` says more or
+    less: for runs that are slow."""
 
     def prepare(self, folder: Path) -> Mapping[str, str]:
         """Make the input in a new, empty folder; returns what is to be added to `config`."""
@@ -60,7 +65,8 @@ class SourceConformance:
         __tracebackhide__ = True
         found = source_class(self.connector)
         config = full_config(found, self._config(new_folder(tmp_path, "input")))
-        fail(f"configs of {found.__name__}", config_problems(found, config))
+        problems = config_problems(found, config, self.worker_settings)
+        fail(f"configs of {found.__name__}", problems)
 
     def test_reads_what_is_expected(self, tmp_path: Path) -> None:
         """A run from the beginning reads all, ends idle, and a second one reads the same."""
@@ -82,7 +88,7 @@ class SourceConformance:
         __tracebackhide__ = True
         folder = new_folder(tmp_path, "input")
         clean = self._clean(folder)
-        for count in some(range(1, len(clean.messages) + 1), request):
+        for count in some(range(1, len(clean.messages) + 1), request, self.points_max):
             last = clean.messages[count - 1]
             offsets = _offsets(clean.messages[:count])
             run = self._run(folder, offsets=offsets)
@@ -153,11 +159,12 @@ class SourceConformance:
             skip("bad_input() names none: the source says that it has no bad input")
         config = {**self.config, **(bad or {})}
         expected = self._expected(tmp_path)
-        none = run_source(self.connector, {**config, "errors.tolerance": "none"})
+        with_settings: dict[str, Any] = {"worker_settings": self.worker_settings}
+        none = run_source(self.connector, {**config, "errors.tolerance": "none"}, **with_settings)
         if none.ended.outcome is not TaskOutcome.FAILED and not none.quarantined:
             told = "expected that the task fails, or sets its input aside with `quarantine`"
             fail("bad input with errors.tolerance=none", [f"nothing was said of it: {told}"])
-        run = run_source(self.connector, {**config, "errors.tolerance": "all"})
+        run = run_source(self.connector, {**config, "errors.tolerance": "all"}, **with_settings)
         where = "bad input with errors.tolerance=all"
         fail(where, _ending(run, must_be_idle=True))
         if not (run.skipped or run.quarantined):
@@ -178,7 +185,12 @@ class SourceConformance:
             config = self._configs[folder] = self._config(folder)
         most = how.pop("max_records", self.max_records)
         return run_source(
-            self.connector, config, exactly_once=self.exactly_once, max_records=most, **how
+            self.connector,
+            config,
+            exactly_once=self.exactly_once,
+            max_records=most,
+            worker_settings=self.worker_settings,
+            **how,
         )
 
     @property
@@ -206,7 +218,7 @@ class SourceConformance:
     def _points(self, tmp_path: Path, request: Any, what: str) -> Iterator[tuple[int, str, Path]]:
         """Points of a run from the beginning: number, name, and a folder for each."""
         names = self._run(new_folder(tmp_path, f"{what}-points")).points
-        for number in some(range(1, len(names) + 1), request):
+        for number in some(range(1, len(names) + 1), request, self.points_max):
             yield number, names[number - 1], new_folder(tmp_path, f"{what}-{number}")
 
     def _at_every_point(

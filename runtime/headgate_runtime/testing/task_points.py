@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from headgate.connector.api import SinkTask, SourceTask
+from headgate.connector.api import PlannedSinkTask, SinkTask, SourceTask
 from headgate_runtime.tasks.tools import TaskClass
+from headgate_runtime.testing.file_points import file_points
 from headgate_runtime.testing.points import Points
 from headgate_runtime.testing.world import World
 
 SOURCE_CALLS = ("start", "poll")
 SINK_CALLS = ("start", "open", "put", "pre_commit")
+PLANNED_CALLS = ("start", "run_batch")
 
 
 def with_points(task: TaskClass, points: Points, world: World) -> TaskClass:
@@ -17,6 +19,8 @@ def with_points(task: TaskClass, points: Points, world: World) -> TaskClass:
 
     `commit` and `commit_record` have none, since a task without them is polled in another order.
     """
+    if issubclass(task, PlannedSinkTask):
+        return _planned(task, points, world)
     names = SOURCE_CALLS if issubclass(task, SourceTask) else SINK_CALLS
     methods = {name: _pointed(getattr(task, name), name, points) for name in names}
     endings = {"stop": _ended(getattr(task, "stop"), points, world)}  # noqa: B009
@@ -24,6 +28,60 @@ def with_points(task: TaskClass, points: Points, world: World) -> TaskClass:
         endings["close"] = _ended(getattr(task, "close"), points, None)  # noqa: B009
     body: dict[str, Any] = {**methods, **endings, "__module__": task.__module__}
     return type(task.__name__, (task,), body)
+
+
+def _planned(task: type[PlannedSinkTask], points: Points, world: World) -> TaskClass:
+    """A task of planned batches does all in `run_batch`: points are also what it asks its context
+    on the way to a commit, and what it does to names of files."""
+    methods = {
+        name: _pointed(_with_file_points(getattr(task, name), points), name, points)
+        for name in PLANNED_CALLS
+    }
+    start = methods["start"]
+
+    def started(self: Any, *given: Any) -> Any:
+        # No group gives it partitions: from now on it may show that it gets on.
+        points.got_on += 1
+        return start(self, *given)
+
+    def told(self: Any) -> Any:
+        return self.__dict__["context"]
+
+    def tell(self: Any, context: Any) -> None:
+        self.__dict__["context"] = _Asked(context, points)
+
+    body: dict[str, Any] = {
+        **methods,
+        "start": started,
+        "stop": _ended(getattr(task, "stop"), points, world),  # noqa: B009
+        "context": property(told, tell),
+        "__module__": task.__module__,
+    }
+    return type(task.__name__, (task,), body)
+
+
+class _Asked:
+    """The context of a task of planned batches."""
+
+    def __init__(self, context: Any, points: Points) -> None:
+        self._context = context
+        self._points = points
+
+    @property
+    def stopping(self) -> bool:
+        self._points.pass_by("before it asks whether to stop")
+        return bool(self._context.stopping)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+def _with_file_points(call: Callable[..., Any], points: Points) -> Callable[..., Any]:
+    def pointed(self: Any, *given: Any) -> Any:
+        with file_points(points):
+            return call(self, *given)
+
+    return pointed
 
 
 def _pointed(call: Callable[..., Any], name: str, points: Points) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from headgate.connector.api import Partition
 from headgate.connector.sink_names import SinkTopics
+from headgate.log.partitions import check_partitions
 from headgate.membership.consumer import ConsumerSettings
 from headgate.ports import (
     Ack,
@@ -34,6 +35,7 @@ from headgate.simulation.memory_transport import (
     MemoryRecordLog,
 )
 from headgate.topics.offsets import OffsetView
+from headgate_runtime.testing.elsewhere import LogElsewhere
 from headgate_runtime.testing.points import Points
 
 STEP_MS = 50
@@ -62,6 +64,14 @@ class World:
         self.killed: list[Callable[[], None]] = []
         """`stop` of each task that was killed. Held, so that nothing of it is closed or written
         before the test has looked."""
+        self._elsewhere: LogElsewhere | None = None
+
+    def elsewhere(self) -> Mapping[str, str]:
+        """How other processes open a log with all the records that are in this one by now."""
+        if self._elsewhere is None or not self._elsewhere.can_take(self.log.topics):
+            self._elsewhere = LogElsewhere()
+        self._elsewhere.copy(self.log.topics)
+        return self._elsewhere.transport
 
     def now_ms(self) -> int:
         return self._now_ms
@@ -107,16 +117,24 @@ class RunTransport:
     """The ports as the task of one run uses them."""
 
     def __init__(
-        self, world: World, points: Points, origins: list[Origin], batch: int | None = None
+        self,
+        world: World,
+        points: Points,
+        origins: list[Origin],
+        batch: int | None = None,
+        *,
+        planned: bool = False,
     ) -> None:
         """
         Args:
             origins: of the records that were converted and not sent yet, in their order.
             batch: most records that a consumer is given at once.
+            planned: for a task that reads the log by itself, so that what it asks are points.
         """
         log = world.log
+        records = _PlannedLog if planned else _RecordLog
         self.offset_log: KeyedLog = _OffsetLog(world, points)
-        self.record_log: RecordLog = _RecordLog(world, points, origins, batch)
+        self.record_log: RecordLog = records(world, points, origins, batch)
         self.fencer: Fencer = MemoryFencer(log)
         self.clock: Clock = MemoryClock(log)
 
@@ -168,6 +186,28 @@ class _RecordLog(MemoryRecordLog):
 
     def consumer(self, group: str, topics: SinkTopics, client_id: str) -> MemoryConsumer:
         return _Consumer(self._world, group, topics, client_id, self._points, self._batch)
+
+
+class _PlannedLog(_RecordLog):
+    """What a task of planned batches asks of the log, and does to its group's offsets."""
+
+    def end_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
+        self._points.pass_by("before the ends of the log are read")
+        return super().end_offsets(topics)
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int, limit: int
+    ) -> Sequence[ConsumerRecord]:
+        records = super().read(topic, partition, start, end, limit)
+        if records:
+            self._points.pass_by("after records are read")
+        return records
+
+    def commit_unguarded(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        self._points.pass_by("before offsets are committed")
+        check_partitions(offsets, MemoryRecordLog(self._world.log).end_offsets)
+        self._world.log.set_committed(group, offsets)
+        self._points.pass_by("after offsets are committed")
 
 
 class _Producer(MemoryProducer):

@@ -38,8 +38,8 @@ validate
 """
 TESTER = """
 ConfigRefusedError ConformanceError FakeConnectorContext FakeSinkContext FakeSourceContext
-FakeTransaction Message Raw SinkConformance SinkRun SourceConformance SourceRun World run_sink
-run_source
+FakeTransaction Message PlannedSinkConformance Raw SinkConformance SinkRun SourceConformance
+SourceRun World run_sink run_source
 """
 PUBLIC = {
     "headgate": EMBEDDER.split(),

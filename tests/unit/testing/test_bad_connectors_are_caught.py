@@ -8,6 +8,7 @@ import pytest
 
 from headgate.connector import (
     ConfigDef,
+    ExactlyOnceSupport,
     Schema,
     SchemaType,
     SinkConnector,
@@ -296,6 +297,29 @@ def test_a_sink_that_never_names_what_it_has_written(
 ) -> None:
     text = text_of(buffered(KeepsTask).test_writes_every_record, tmp_path)
     assert "all is written, but not all offsets are committed: it committed nothing" in text
+
+
+@pytest.mark.parametrize(
+    ("declared", "promised", "text"),
+    [
+        (ExactlyOnceSupport.SUPPORTED, False, "says SUPPORTED, and exactly_once is False: so let"),
+        (ExactlyOnceSupport.UNSUPPORTED, True, "says UNSUPPORTED, and exactly_once is True: expec"),
+        (None, True, "says nothing, and exactly_once is True: expected SUPPORTED"),
+        (ExactlyOnceSupport.SUPPORTED, True, ""),
+        (ExactlyOnceSupport.UNSUPPORTED, False, ""),
+        (None, False, ""),
+    ],
+)
+def test_a_sink_that_declares_another_promise(
+    tmp_path: Path, declared: ExactlyOnceSupport | None, promised: bool, text: str
+) -> None:
+    support = classmethod(lambda _cls, _config: declared)
+    sink = type("Declares", (BufferSink,), {"exactly_once_support": support})
+    suite = buffered(BufferTask, connector=sink, exactly_once=promised)
+    if text:
+        assert text in text_of(suite.test_declares_what_it_promises, tmp_path)
+    else:
+        suite.test_declares_what_it_promises(tmp_path)
 
 
 def test_a_sink_that_passes_over_what_it_cannot_write(tmp_path: Path) -> None:
