@@ -17,8 +17,9 @@ from headgate.connector.api import (
     Value,
 )
 from headgate.connector.converters import TaskConverters, task_converters
+from headgate.connector.error_handling import LETTERS_TOPIC
 from headgate.connector.schema import Schema
-from headgate.connector.sink_names import sink_group
+from headgate.connector.sink_names import sink_group, sink_subscription, topics_now
 from headgate.ports import ConsumerRecord, ProducerRecord
 from headgate.task.messages import TaskEnded, TaskKind, TaskOutcome, TaskSpec
 from headgate.topics.offsets import decode_key, decode_value, encode_key, encode_value
@@ -72,7 +73,7 @@ class SinkRun:
     """Consumer offsets of the sink's group, by topic partition."""
     ended: TaskEnded
     complete: bool
-    """All records of the log are covered by committed offsets."""
+    """All records of the topics that it reads are covered by committed offsets."""
     skipped: int = 0
     points: list[str] = field(default_factory=list[str])
     killed: bool = False
@@ -239,14 +240,15 @@ def run_sink(
     group = sink_group(NAME, spec.connector_config)
     other = OtherMember(world, points, group, sorted(world.log.topics), rebalance_at)
     conduct = Conduct(lambda: False, pause_at, stop_at, at_point)
-    conduct.done = _SinkDone(world, group, points, other)
+    topics = topics_now(sink_subscription(spec.connector_config), lambda: world.log.topics)
+    conduct.done = _SinkDone(world, group, topics, points, other)
     ended = run_task(spec, RunTools(world, points, found.TASK, batch), world, points, conduct)
     other.leave()
     committed = dict(world.log.committed.get(group, {}))
     return SinkRun(
         committed,
         ended,
-        is_complete(world, group),
+        is_complete(world, group, topics),
         conduct.progress.skipped,
         points.passed,
         points.dead,
@@ -263,7 +265,8 @@ def _sink_spec(
 ) -> TaskSpec:
     """The sink's one task. It reads the topics of the log, unless the config names some."""
     if "topics" not in config and "topics.regex" not in config:
-        config = {**config, "topics": ",".join(world.log.topics) or "topic"}
+        topics = [one for one in world.log.topics if one != config.get(LETTERS_TOPIC)]
+        config = {**config, "topics": ",".join(topics) or "topic"}
     full = full_config(found, config)
     return task_spec(
         TaskKind.SINK,
@@ -275,22 +278,30 @@ def _sink_spec(
     )
 
 
-def is_complete(world: World, group: str) -> bool:
-    """Whether the group's offsets cover all records of the log."""
+def is_complete(world: World, group: str, topics: Sequence[str]) -> bool:
+    """Whether the group's offsets cover all records of these topics."""
     committed = world.log.committed.get(group, {})
     return all(
         committed.get((topic, number), 0) >= len(records)
-        for topic, logs in world.log.topics.items()
-        for number, records in enumerate(logs)
+        for topic in topics
+        for number, records in enumerate(world.log.topics.get(topic, ()))
     )
 
 
 class _SinkDone:
     """Whether a sink has written all, or does nothing any more."""
 
-    def __init__(self, world: World, group: str, points: Points, other: OtherMember) -> None:
+    def __init__(
+        self,
+        world: World,
+        group: str,
+        topics: Sequence[str],
+        points: Points,
+        other: OtherMember,
+    ) -> None:
         self._world = world
         self._group = group
+        self._topics = topics
         self._points = points
         self._other = other
         self._seen = 0
@@ -303,7 +314,8 @@ class _SinkDone:
             self._seen, self._since_ms = got_on, now_ms
         if self._other.is_due:
             return now_ms - self._since_ms >= 10 * DRY_MS
-        return is_complete(self._world, self._group) or now_ms - self._since_ms >= DRY_MS
+        is_dry = now_ms - self._since_ms >= DRY_MS
+        return is_dry or is_complete(self._world, self._group, self._topics)
 
 
 def delivered(

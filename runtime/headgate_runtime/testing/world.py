@@ -226,7 +226,7 @@ class _Producer(MemoryProducer):
 
     def send(self, records: Sequence[ProducerRecord]) -> None:
         self._points.pass_by("before records are sent")
-        for record in records:
+        for record in records if self._origins else ():  # a sink's dead letters have none
             self._log.origins[id(record)] = self._origins.pop(0)
         super().send(records)
         self._points.pass_by("after records are sent")

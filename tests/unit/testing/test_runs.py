@@ -189,6 +189,25 @@ def test_bytes_that_no_converter_wrote() -> None:
     assert (run.skipped, run.complete) == (1, True)
 
 
+def test_a_sink_has_a_dead_letter_queue(tmp_path: Path) -> None:
+    config = {
+        "file": str(tmp_path / "out.txt"),
+        "value.converter": "JsonConverter",
+        "value.converter.schemas.enable": "false",
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": "letters",
+    }
+    world = World()
+    for _ in range(2):  # the second run does not read its letters
+        messages = ["one", Message(Raw(b"{no"))]
+        run = run_sink("FileStreamSink", config, messages, world=world)
+        assert run.ended.outcome is TaskOutcome.STOPPED, run.ended.trace
+        assert (run.complete, run.skipped) == (True, 1)
+    assert (tmp_path / "out.txt").read_text().splitlines() == ["one", "one"]
+    (letters,) = world.log.topics["letters"]
+    assert [letter.value for letter in letters] == [b"{no", b"{no"]
+
+
 def test_a_config_that_is_not_valid_is_refused_with_its_keys() -> None:
     with pytest.raises(ConfigRefusedError) as caught:
         run_source("FileStreamSource", {"topic": "t", "fil": "x"})
