@@ -23,20 +23,27 @@ class Points:
         self.got_on = 0
         """Points at which the run got on: records were read, or offsets committed."""
         self.on_point: Callable[[int, str], None] | None = None
-        """Called at each point with its number and its name."""
+        """Called at each point with its number and its name. It passes no point itself."""
+        self._is_telling = False
 
     def pass_by(self, name: str) -> None:
         """
         Raises:
             Killed: here, or before.
         """
+        if self._is_telling:
+            return
         if self.dead:
             raise Killed
         self.passed.append(name)
         self.got_on += name in GETS_ON
         number = len(self.passed)
         if self.on_point is not None:
-            self.on_point(number, name)
+            self._is_telling = True
+            try:
+                self.on_point(number, name)
+            finally:
+                self._is_telling = False
         if number == self._kill_at:
             self.dead = True
             raise Killed

@@ -195,6 +195,9 @@ class _PlannedLog(_RecordLog):
         self._points.pass_by("before the ends of the log are read")
         return super().end_offsets(topics)
 
+    def start_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
+        return MemoryRecordLog(self._world.log).start_offsets(topics)
+
     def read(
         self, topic: str, partition: int, start: int, end: int, limit: int
     ) -> Sequence[ConsumerRecord]:

@@ -29,6 +29,7 @@ from headgate.testing import (
     Message,
     PlannedSinkConformance,
     SinkConformance,
+    SinkRun,
     World,
     run_sink,
 )
@@ -252,6 +253,38 @@ def test_a_task_that_was_killed_changes_no_name(tmp_path: Path) -> None:
     assert left.name.startswith(".draft-")
     (tmp_path / "x").touch()
     (tmp_path / "x").unlink()  # points end with the run
+
+
+def test_a_sink_that_does_nothing_is_stopped_soon() -> None:
+    class IdleTask(PlannedSinkTask):
+        def run_batch(self) -> int:
+            calls.append(self)
+            return 0
+
+    calls: list[PlannedSinkTask] = []
+    run = run_sink(type("Idle", (SinkConnector,), {"TASK": IdleTask}), {}, ["one"])
+    assert (run.ended.outcome, run.complete) == (TaskOutcome.STOPPED, False)
+    assert len(calls) < 1_000
+
+
+def test_a_run_inside_of_a_run_passes_points_of_its_own(tmp_path: Path) -> None:
+    class TidyTask(ChainTask):
+        """Removes a file when it stops, where a run has no points."""
+
+        def stop(self) -> None:
+            (self.folder / "tidy").unlink(missing_ok=True)
+
+    def inside(number: int, _name: str) -> None:
+        if number == 5:
+            others.append(run_sink(connector, config, world=world))
+
+    others: list[SinkRun] = []
+    world, connector = World(), type("Tidy", (ChainSink,), {"TASK": TidyTask})
+    config = {"path": str(tmp_path / "out")}
+    run = run_sink(connector, config, ["one"], world=world, at_point=inside)
+    assert [each.complete for each in others] == [True]
+    assert others[0].points.count("before os.link()") == 1
+    assert run.points[5:7] == ["before os.link()", "before os.unlink()"]
 
 
 READER = """
