@@ -20,8 +20,8 @@ from operator import is_
 from typing import Any, Final, TypeAlias, cast
 
 from headgate import wire
+from headgate.connector.restart_policy import ERRORS, RestartPolicy, restart_policy
 from headgate.connector.restart_policy import KEYS as RESTART_KEYS
-from headgate.connector.restart_policy import RestartPolicy, restart_policy
 from headgate.errors import CoreError
 from headgate.herder.calls import ErrorKind, Failure, Success, config_digest
 from headgate.herder.herder import Herder
@@ -126,12 +126,16 @@ class Journal:
             return tuple(self._configs(each) for each in cast(tuple[object, ...], value))
         if not isinstance(value, Mapping):
             return value
-        config = cast(Mapping[str, str | None], value)
+        config = cast(Mapping[str, Any], value)
         safe = {
-            key: text if text is None or key in SHOWN else self._digest(text)
+            key: text
+            if text is None or (key in SHOWN and isinstance(text, str))
+            else self._digest(text)
             for key, text in config.items()
         }
-        self._words.update(dict.fromkeys(restart_policy(config, RestartPolicy()).errors))
+        if isinstance(errors := config.get(ERRORS), str):
+            found = restart_policy({ERRORS: errors}, RestartPolicy()).errors
+            self._words.update(dict.fromkeys(found))
         self._digests[config_digest(config)] = config_digest(safe)
         return safe
 

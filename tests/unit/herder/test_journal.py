@@ -126,6 +126,16 @@ def test_values_of_configs_are_digests_but_for_what_decisions_read() -> None:
     assert '"connector.class":"Source"' in text and '"n":null' in text
 
 
+def test_values_of_configs_that_are_no_texts_are_digests() -> None:
+    """No worker writes such a config. A line of one can be read all the same."""
+    config: Any = {"connector.class": 1, "headgate.restart.errors": ["x"], "a": {"b": "hunter2"}}
+    text = journal_of(m.Called("1", m.PutConnectorConfig("c", config)))
+    assert "hunter2" not in text
+    found = json.loads(text.splitlines()[-1])["command"]["call"]["config"]
+    assert all(value.startswith("<") for value in found.values())
+    assert len(list(replay_journal(f"{line}\n" for line in text.splitlines()))) == 1
+
+
 def test_values_that_a_patch_sets_are_digests() -> None:
     text = journal_of(m.Called("1", m.PatchConnectorConfig("c", {"password": "hunter2"})))
     assert "hunter2" not in text and '"password":"<' in text
