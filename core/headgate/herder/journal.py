@@ -217,19 +217,20 @@ def _without_texts(message: object, name: str, value: object) -> object:
 def _changed(value: object, rule: _Rule) -> Any:
     """`value`, with each field of the messages in it as `rule` has it. Plain data stays as it
     is."""
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+    kind: Any = type(value)
+    if kind is tuple:
         items = cast(tuple[object, ...], value)
         new_items = tuple(_changed(each, rule) for each in items)
         return items if all(map(is_, items, new_items)) else new_items
-    if not is_dataclass(value) or isinstance(value, type):
+    if not is_dataclass(kind):
         return value
     changes: dict[str, Any] = {}
-    for field in fields(value):
+    for field in fields(kind):
         old = getattr(value, field.name)
         new = rule(value, field.name, old)
         if new is not old:
             changes[field.name] = new
-    return replace(value, **changes) if changes else value
+    return replace(cast(Any, value), **changes) if changes else value
 
 
 def _each_text(value: object, change: Callable[[str], str]) -> object:
