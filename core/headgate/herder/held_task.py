@@ -49,6 +49,8 @@ class HeldTask:
     """Attempts since it last ran for a while: what the backoff goes by."""
     restarts: int = 0
     """Restarts in a row by the restart policy."""
+    counted: bool = False
+    """`restarts` goes on from the owner before us, or begins anew; until then it says nothing."""
     restart_at_ms: int | None = None
     """When the restart policy starts it anew; None: it does not."""
     running_since_ms: int | None = None
@@ -138,6 +140,12 @@ class HeldTasks:
 
     def __iter__(self) -> Iterator[TaskId]:
         return iter(self._known)
+
+
+def begin_anew(held: HeldTask) -> None:
+    """Somebody asked for another start, or there are other task configs."""
+    held.attempts = held.failures = held.restarts = 0
+    held.counted = True
 
 
 def task_spec(ctx: Context, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:

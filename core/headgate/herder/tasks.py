@@ -23,6 +23,7 @@ from headgate.herder.held_task import (
     NO_PROGRESS,
     HeldTask,
     HeldTasks,
+    begin_anew,
     has_failed,
     note_call,
     task_spec,
@@ -147,7 +148,7 @@ class Tasks:
     def on_commit(self, connector: str) -> None:
         """New task configs, or none: stop what runs with the old ones, before the rebalance."""
         for held in self._of(connector):
-            held.attempts = held.failures = held.restarts = 0
+            begin_anew(held)
             held.reached = False
             self._stop(held, None)
 
@@ -180,8 +181,9 @@ class Tasks:
         config = self._ctx.state.task_config(held.task)
         if not self._ctx.membership.stable or entry is None or config is None:
             return
-        if not held.run:
+        if not held.counted:
             held.restarts = self._statuses.restarts_of(held.task)  # by the owner before us
+            held.counted = True
         self._run_count += 1
         held.run = f"{self._ctx.settings.worker_id}/{self._birth_ms}.{self._run_count}"
         spec = task_spec(self._ctx, held, entry)
@@ -202,7 +204,7 @@ class Tasks:
         runner. Source: DistributedHerder.restartTask."""
         held = self._held[task]
         held.tickets = (*held.tickets, ticket)
-        held.attempts = held.failures = held.restarts = 0
+        begin_anew(held)
         # Of one that is idle, too: readers pass over UNASSIGNED, and see a run of before.
         held.show_restarting = True
         self._stop(held, None)
@@ -217,7 +219,7 @@ class Tasks:
                 if held.state in SETTLED:
                     self._statuses.take_account(held.task)
                 continue
-            held.attempts = held.failures = held.restarts = 0
+            begin_anew(held)
             held.show_restarting = True
             self._stop(held, None)
             if held.task in self._idle:

@@ -8,6 +8,8 @@ from support.herder.setups import C0, SOURCE, created, one_worker, two_workers
 from support.herder.world import HerderWorld
 
 from headgate.herder import messages as m
+from headgate.herder import tasks
+from headgate.herder.context import Context
 from headgate.ids import TargetState
 from headgate.task.messages import TaskEnded, TaskOutcome
 
@@ -93,6 +95,26 @@ def test_a_stop_begins_the_count_anew_wherever_the_connector_is_next() -> None:
     new = move(world, CONNECTOR)
     target(world, TargetState.STARTED)
     assert last(world, CONNECTOR) == ("RUNNING", new, 0)
+
+
+def test_a_user_who_restarts_a_task_before_its_first_start_begins_its_count_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The worker has so much to start that the task waits for its turn."""
+    world = two_workers()
+    created(world, CONFIG)
+    fail(world, TASK)
+    former = owner(world, TASK)
+    with monkeypatch.context() as context:
+        context.setattr(tasks, "STARTS_MAX", 0)
+        context.setattr(Context, "after", lambda *_: None)
+        world.kill(former)
+        world.advance(400_000)
+    (new,) = [name for name, worker in world.workers.items() if not worker.dead]
+    world.call(new, m.RestartTask(C0))
+    world.run()
+    world.until_settled()
+    assert last(world, TASK) == ("RUNNING", new, 0)
 
 
 def test_one_that_is_paused_keeps_its_count_when_its_worker_is_started_anew() -> None:
