@@ -28,7 +28,8 @@ from headgate.ports import Peers, RefusedError, TransportError
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.command.extras import require
 from headgate_runtime.config.properties import PropertiesError
-from headgate_runtime.config.settings import DISTRIBUTED
+from headgate_runtime.config.rest_limits import CONNECT_NAMES
+from headgate_runtime.config.settings import DISTRIBUTED, WorkerSettings
 from headgate_runtime.config.worker_file import WorkerFile, WorkerFileError, read_worker_file
 from headgate_runtime.plugins.look import SETTING, allow_modules
 from headgate_runtime.plugins.rest import RestPlugins
@@ -231,7 +232,7 @@ class Rest:
                 session_keys=self.session_keys,
                 sessioned=self._sessioned,
                 error_text=self._error_text,
-                metrics=_metrics(),
+                metrics=_metrics(file.settings),
                 arrived=self._on_call,
             )
         except ListenError as error:
@@ -260,7 +261,7 @@ class Rest:
         return protocol in RULES and RULES[protocol].signed
 
 
-def _metrics() -> "Callable[[Mapping[str, Any]], bytes] | None":
+def _metrics(settings: WorkerSettings) -> "Callable[[Mapping[str, Any]], bytes] | None":
     """Makes the text of ``/metrics`` of a worker's view; None where the library for it is not
     installed. Loaded at the first scrape."""
     if importlib.util.find_spec("prometheus_client") is None:
@@ -269,7 +270,8 @@ def _metrics() -> "Callable[[Mapping[str, Any]], bytes] | None":
     def text(view: Mapping[str, Any]) -> bytes:
         from headgate_runtime.observe.metrics import metrics
 
-        return metrics([wire.from_plain(WorkerView, view)])
+        names = settings[CONNECT_NAMES]
+        return metrics([wire.from_plain(WorkerView, view)], connect=names)
 
     return text
 

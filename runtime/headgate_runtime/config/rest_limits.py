@@ -53,7 +53,17 @@ REST_LIMITS: Final = (
     ),
 )
 FRONT_PROCESS: Final = "headgate.rest.front.process"
-ABOUT_FRONT_PROCESS: Final = (
-    "Whether a small process of its own, of about 10 MB, accepts REST connections. It answers "
-    "`/health` while the worker is busy, and passes on connections with a request."
+CONNECT_NAMES: Final = "headgate.metrics.connect.names"
+REST_SWITCHES: Final = (
+    (
+        FRONT_PROCESS,
+        "Whether a small process of its own, of about 10 MB, accepts REST connections. It answers "
+        "`/health` while the worker is busy, and passes on connections with a request.",
+    ),
+    (
+        CONNECT_NAMES,
+        "Whether `/metrics` also has the names that dashboards of Kafka Connect chart, "
+        "`kafka_connect_…`.",
+    ),
 )
+"""Settings that are true by default, and what each does."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS
 from headgate_runtime.config import parsers
-from headgate_runtime.config.rest_limits import ABOUT_FRONT_PROCESS, FRONT_PROCESS, REST_LIMITS
+from headgate_runtime.config.rest_limits import REST_LIMITS, REST_SWITCHES
 
 PIPELINE = "pipeline"
 DISTRIBUTED = "distributed"
@@ -371,7 +371,7 @@ KEYS: dict[str, Key] = {
         ON_KAFKA,
     ),
     **{name: Key(parsers.number(1), default, doc, ON_KAFKA) for name, default, doc in REST_LIMITS},
-    FRONT_PROCESS: Key(parsers.boolean, "true", ABOUT_FRONT_PROCESS, ON_KAFKA),
+    **{name: Key(parsers.boolean, "true", doc, ON_KAFKA) for name, doc in REST_SWITCHES},
     "headgate.plugin.modules": Key(
         parsers.texts,
         "",

@@ -24,14 +24,15 @@ LAG: TypeAlias = Mapping[str, int]
 _STATES = tuple(State)
 
 
-def metrics(views: Sequence[WorkerView], lag: LAG | None = None) -> bytes:
+def metrics(views: Sequence[WorkerView], lag: LAG | None = None, *, connect: bool = True) -> bytes:
     """The text of one scrape.
 
     Args:
         views: what the workers said of themselves.
         lag: records that a sink has not committed yet, by connector, where that is known.
+        connect: whether Connect's names are among them.
     """
-    return generate_latest(registry_of(lambda: families(views, lag or {})))
+    return generate_latest(registry_of(lambda: families(views, lag or {}, connect=connect)))
 
 
 def registry_of(collect: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
@@ -58,7 +59,7 @@ def _version() -> str:
     return importlib.metadata.version("headgate")
 
 
-def families(views: Sequence[WorkerView], lag: LAG) -> Iterator[Metric]:
+def families(views: Sequence[WorkerView], lag: LAG, *, connect: bool = True) -> Iterator[Metric]:
     table = Families()
     table.gauge("headgate_info", "1, with the version.", {"version": _version()}, 1)
     for view in views:
@@ -70,13 +71,20 @@ def families(views: Sequence[WorkerView], lag: LAG) -> Iterator[Metric]:
             text = "Seconds that a method of the connector itself has not returned for."
             labels = {"worker": view.worker_id, "connector": call.connector, "method": call.method}
             table.gauge("headgate_connector_call_seconds", text, labels, call.took_ms / 1000)
-        connect_names.add_worker(table, view)
         for task in view.tasks:
             _task(table, view, task)
+        if connect:
+            _connect(table, view)
     for connector, records in sorted(lag.items()):
         labels = {"connector": connector}
         table.gauge("headgate_sink_lag_records", "Records not committed yet.", labels, records)
     yield from table.found()
+
+
+def _connect(table: Families, view: WorkerView) -> None:
+    connect_names.add_worker(table, view)
+    for task in view.tasks:
+        connect_names.add_task(table, _labels(view, task), task)
 
 
 def _worker(table: Families, view: WorkerView) -> None:
@@ -132,11 +140,7 @@ def _loop(table: Families, loop: LoopBusy, own: Labels) -> None:
 
 
 def _task(table: Families, view: WorkerView, task: TaskView) -> None:
-    labels = {
-        "worker": view.worker_id,
-        "connector": task.task.connector,
-        "task": str(task.task.task),
-    }
+    labels = _labels(view, task)
     _one_hot(table, "headgate_task_state", labels, task.state)
     table.counter("headgate_task_records", "Records moved by this run.", labels, task.records)
     skipped = "Records that could not be used."
@@ -160,7 +164,11 @@ def _task(table: Families, view: WorkerView, task: TaskView) -> None:
         _batch(table, task.batch, labels)
     if task.measured is not None:
         _measured(table, task.measured, labels)
-    connect_names.add_task(table, labels, task)
+
+
+def _labels(view: WorkerView, task: TaskView) -> Labels:
+    name = task.task
+    return {"worker": view.worker_id, "connector": name.connector, "task": str(name.task)}
 
 
 def _batch(table: Families, batch: BatchDone, labels: Labels) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from support.kafka.worker_file import WORKER_FILE
 
+from headgate import wire
 from headgate.herder.messages import (
     ConnectorCall,
     LoopBusy,
@@ -19,6 +21,10 @@ from headgate.herder.messages import (
 )
 from headgate.ids import State, TaskId
 from headgate.task.messages import BatchDone, CallFigures, ErrorFigures, Measured
+from headgate_runtime.command import worker
+from headgate_runtime.config.properties import parse_properties
+from headgate_runtime.config.settings import DISTRIBUTED
+from headgate_runtime.config.worker_file import check_worker_file
 from headgate_runtime.observe.metrics import metrics
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/run/metrics.md"
@@ -61,15 +67,15 @@ CHARTED = {
 OURS = re.compile(r"\b(?:headgate|process)_\w+")
 
 
-def served() -> set[str]:
-    """Names of all samples of a worker that has something to tell of everything."""
+def view() -> WorkerView:
+    """A worker that has something to tell of everything."""
     errors = ErrorFigures(6, 5, 4, 3, 2, 1, 1_000)
     source = Measured(1, 1, 1, 1, CallFigures("poll", 1, 1, 1, 1, 1), errors)
     more = {"read": 1, "partitions": 1}
     sink = dataclasses.replace(source, batches=CallFigures("put", 1, 1, 1, 1, 1), **more)
     task = TaskView(TaskId("c", 0), State.RUNNING, 1, 2, False, 1, "", 3, None, 1)
     told: dict[str, Any] = {"call": "poll", "call_since_ms": 0, "batch": BatchDone(3, 1, 1, 1, 1)}
-    view = WorkerView(
+    return WorkerView(
         *("w:1", "http://w:1/", "m", "m", 7, 42, True, ()),
         connectors={"c": State.RUNNING},
         tasks=tuple(dataclasses.replace(task, measured=each, **told) for each in (source, sink)),
@@ -79,8 +85,15 @@ def served() -> set[str]:
         startups=Startups(1, 1, 1, 1),
         connector_calls=(ConnectorCall("c", "start", 1_000),),
     )
-    text = metrics([view], {"sink": 1}).decode()
-    families = text_string_to_metric_families(text)
+
+
+def served() -> set[str]:
+    """Names of all samples of that worker, and of the lag that `headgate up` knows."""
+    return names_of(metrics([view()], {"sink": 1}))
+
+
+def names_of(text: bytes) -> set[str]:
+    families = text_string_to_metric_families(text.decode())
     return {sample.name for family in families for sample in family.samples}
 
 
@@ -138,3 +151,17 @@ def test_each_attribute_that_dashboards_chart_has_a_row(bean: str) -> None:
         else:
             told.setdefault(under, []).extend(names_in(attribute))
     assert sorted(told[bean]) == sorted(CHARTED[bean].split())
+
+
+@pytest.mark.parametrize("told", ["true", "false"])
+def test_a_setting_leaves_out_the_names_of_dashboards(told: str) -> None:
+    lines = f"{WORKER_FILE}headgate.metrics.connect.names={told}\n"
+    settings = check_worker_file(parse_properties(lines, "f"), DISTRIBUTED).settings
+    make = worker._metrics(settings)
+    assert make is not None
+    names = names_of(make(wire.plain(view())))
+    theirs = {name for name in names if name.startswith("kafka_")}
+    assert names - theirs == {name for name in served() if not name.startswith("kafka_")} - {
+        "headgate_sink_lag_records"
+    }
+    assert bool(theirs) is (told == "true")
