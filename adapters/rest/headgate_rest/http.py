@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote
 from headgate_rest.patient_json import has_many_values, load_patiently
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_WEIGHT: Final = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,15 @@ class HttpResponse:
     body: bytes = b""
     """JSON, the text of metrics, or nothing."""
     headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
+
+
+def takes_gzip(request: HttpRequest) -> bool:
+    """Whether its Accept-Encoding allows an answer in gzip (RFC 9110, 12.5.3)."""
+    weights: dict[str, bool] = {}
+    for each in request.headers.get("accept-encoding", "").lower().split(","):
+        name, *parameters = (part.strip() for part in each.split(";"))
+        weights[name] = not any(_NO_WEIGHT.fullmatch(part) for part in parameters)
+    return weights.get("gzip", weights.get("*", False))
 
 
 class Refusal(Exception):

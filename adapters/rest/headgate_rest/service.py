@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,7 +20,14 @@ from headgate.ports import IncomingCall
 from headgate_rest import side_requests, translate
 from headgate_rest.front import Health
 from headgate_rest.heavy_thread import LIGHT_BYTES, HeavyThread, least_size
-from headgate_rest.http import HttpRequest, HttpResponse, Refusal, error_response, path_segments
+from headgate_rest.http import (
+    HttpRequest,
+    HttpResponse,
+    Refusal,
+    error_response,
+    path_segments,
+    takes_gzip,
+)
 from headgate_rest.open_calls import OPEN_MAX, OpenCalls, TooManyError
 from headgate_rest.patient_json import marks_in, values_in
 from headgate_rest.peer import TIMEOUT_HEADER, PeerClient
@@ -39,6 +47,8 @@ HUNG: Final = f"Request timed out. The worker has not answered within {HEALTH_TI
 METRICS_TIMEOUT_MS: Final = 10_000
 """As long as Prometheus waits for a scrape, by default."""
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+GZIP_LEVEL: Final = 1
+"""Metrics repeat their names: the lowest level leaves a 25th of them."""
 GRACE_MS: Final = 1_000
 """The herder knows best why a call is late: it answers at the deadline, the server after this."""
 _MS_DIGITS: Final = 12
@@ -235,7 +245,7 @@ class RestService:
         if isinstance(what, translate.ShowHealth):
             return await self._health(gone)
         if isinstance(what, translate.ShowMetrics):
-            return await self._show_metrics(gone)
+            return await self._show_metrics(request, gone)
         if not self._ready and not isinstance(what, _ALWAYS):
             return side_requests.starting()
         timeout_ms = _timeout_ms(request, self._settings.request_timeout_ms)
@@ -342,7 +352,7 @@ class RestService:
                 )
             return Failure(ErrorKind.TIMEOUT, text)
 
-    async def _show_metrics(self, gone: asyncio.Future[None]) -> HttpResponse:
+    async def _show_metrics(self, request: HttpRequest, gone: asyncio.Future[None]) -> HttpResponse:
         """For Prometheus. Connect has JMX instead."""
         if self._metrics is None:
             text = 'metrics need headgate[rest]: pip install "headgate[rest]"'
@@ -352,7 +362,11 @@ class RestService:
             return error_response(503, result.message)
         view = cast(Json, result.value)
         shown = await asyncio.to_thread(self._metrics, view)
-        return HttpResponse(200, shown, {"Content-Type": METRICS_TYPE})
+        headers = {"Content-Type": METRICS_TYPE, "Vary": "Accept-Encoding"}
+        if takes_gzip(request):
+            shown = await asyncio.to_thread(gzip.compress, shown, GZIP_LEVEL)
+            headers["Content-Encoding"] = "gzip"
+        return HttpResponse(200, shown, headers)
 
     async def _health_now(self) -> HttpResponse:
         """As `/health`, on a loop of another thread."""

@@ -72,6 +72,31 @@ def test_metrics_are_made_of_what_the_worker_says_of_itself() -> None:
     assert found.headers.get_list("content-type") == ["text/plain; version=0.0.4; charset=utf-8"]
 
 
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [
+        ("gzip", "gzip"),
+        ("deflate, GZIP;q=0.5", "gzip"),
+        ("*", "gzip"),
+        ("identity", None),
+        ("", None),
+        ("gzip;q=0, *", None),
+        ("gzip; q=0.000", None),
+        ("gzip;q=0.001", "gzip"),
+    ],
+)
+def test_metrics_are_compressed_for_clients_that_take_it(
+    accepted: str, encoding: str | None
+) -> None:
+    with serving(ok, metrics=lambda _: b"text " * 1_000) as made:
+        headers = {"Accept-Encoding": accepted}
+        found = httpx.get(f"{made.url}metrics", headers=headers, trust_env=False)
+    assert found.headers.get("content-encoding") == encoding
+    assert found.headers["vary"] == "Accept-Encoding"
+    assert (int(found.headers["content-length"]) < 500) is (encoding is not None)
+    assert found.text == "text " * 1_000
+
+
 def test_without_its_library_metrics_say_what_to_install() -> None:
     with serving(ok) as made:
         status, body, _ = ask(made, "GET /metrics")
