@@ -13,12 +13,14 @@ from headgate.connector.api import SinkConnector
 from headgate.connector.config import ConfigDef, ConfigKeyInfo
 from headgate.connector.framework import sink_keys, source_keys
 from headgate.connector.validation import missing_class_message
+from headgate.task.messages import LongCall
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransformer
 from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
 from headgate_runtime.plugins.parts import PARTS, part_definition
 from headgate_runtime.plugins.threads import HangError, PluginThreads
 from headgate_runtime.plugins.validation import config_infos, config_notes
+from headgate_runtime.tasks import long_calls
 
 _SUFFIX: Final = "Connector"
 
@@ -80,8 +82,10 @@ class RestPlugins:
             )
         if not named:
             raise ValueError(missing_class_message(config))
+        of = config.get("name") or named
         try:
-            return config_infos(config, self._settings, self._transformer).plain()
+            with long_calls.watched(of, _only_logged), long_calls.call("validate"):
+                return config_infos(config, self._settings, self._transformer).plain()
         except PluginError as error:
             raise ValueError(str(error)) from error
 
@@ -92,6 +96,10 @@ class RestPlugins:
             return config_notes(config, self._settings, self._transformer)
         except PluginError as error:
             raise ValueError(str(error)) from error
+
+
+def _only_logged(_: LongCall) -> None:
+    """Whoever asks for a validation waits for it; there may be no such connector."""
 
 
 def _connectors() -> list[Mapping[str, Any]]:

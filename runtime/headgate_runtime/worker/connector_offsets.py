@@ -43,6 +43,7 @@ from headgate_runtime.config.transformer import (
     WorkerConfigTransformer,
 )
 from headgate_runtime.plugins.find import PluginError, find_connector
+from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.offsets import SourceOffsets
 from headgate_runtime.transports.select import TaskTransport, open_task_transport
 
@@ -270,7 +271,7 @@ class ConnectorOffsets:
         if not issubclass(connector, SourceConnector):
             raise _RefusedError(f"{connector.__name__} is no source connector")
         given = cast("Sequence[tuple[Partition, Mapping[str, Any] | None]]", changes)
-        with _refusals(effect.connector):
+        with _refusals(effect.connector), long_calls.call("alter_offsets"):
             return bool(connector.alter_offsets(_texts(effect.config), given))
 
     # -- sinks --
@@ -295,7 +296,7 @@ class ConnectorOffsets:
             return committed
         if not issubclass(sink, SinkConnector):
             return committed
-        with _refusals(connector):
+        with _refusals(connector), long_calls.call("reached_offsets"):
             return dict(sorted(sink.reached_offsets(_texts(config), committed).items()))
 
     def _alter_sink(self, transport: TaskTransport, effect: AlterConnectorOffsets) -> bool:
@@ -336,7 +337,7 @@ class ConnectorOffsets:
         if not issubclass(connector, SinkConnector):
             raise _RefusedError(f"{connector.__name__} is no sink connector")
         self._check_ours(effect)
-        with _refusals(effect.connector):
+        with _refusals(effect.connector), long_calls.call("alter_offsets"):
             return bool(connector.alter_offsets(_texts(effect.config), changes))
 
 

@@ -232,10 +232,12 @@ class Performer:
     # -- offsets --
 
     def read_offsets(self, effect: m.ReadConnectorOffsets) -> m.ConnectorOffsetsRead:
-        return self._offsets.read(effect)
+        with self.connector_calls.watched(effect.connector):
+            return self._offsets.read(effect)
 
     def alter_offsets(self, effect: m.AlterConnectorOffsets) -> m.ConnectorOffsetsAltered:
-        return self._offsets.alter(effect)
+        with self.connector_calls.watched(effect.connector):
+            return self._offsets.alter(effect)
 
     def give_up_alteration(self, token: int) -> m.Failure | None:
         if not self._offsets.give_up(token):

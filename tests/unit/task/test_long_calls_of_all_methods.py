@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.rest.asking import ask
+from support.rest.worker import whole_worker
 from support.task.body_bench import BodyBench
 from support.task.sink_records import fill
 
 from headgate.connector.api import (
     PlannedSinkTask,
+    SinkConnector,
     SinkRecord,
     SinkTask,
     SourceConnector,
@@ -20,6 +23,8 @@ from headgate.connector.api import (
 )
 from headgate.herder import messages as m
 from headgate.task.messages import LongCall, TaskKind
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.plugins.rest import RestPlugins
 from headgate_runtime.tasks import long_calls
 from headgate_runtime.worker.connector_calls import ConnectorCalls
 from headgate_runtime.worker.connector_host import ConnectorHost
@@ -39,9 +44,10 @@ class Slow:
     slow: str
     let_go: threading.Event
 
-    def be_slow(self, method: str) -> None:
-        if method == self.slow:
-            self.let_go.wait(30)
+    @classmethod
+    def be_slow(cls, method: str) -> None:
+        if method == cls.slow:
+            cls.let_go.wait(30)
 
 
 class SlowSource(Slow, SourceTask):
@@ -147,6 +153,30 @@ class SlowConnector(Slow, SourceConnector):
     def stop(self) -> None:
         self.be_slow("stop")
 
+    @classmethod
+    def alter_offsets(cls, config: Any, offsets: Any) -> bool:
+        cls.be_slow("alter_offsets")
+        return True
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+        cls.be_slow("validate")
+        return super().validate(config)
+
+
+class SlowSinkConnector(Slow, SinkConnector):
+    TASK = SlowSink
+
+    @classmethod
+    def alter_offsets(cls, config: Any, offsets: Any) -> bool:
+        cls.be_slow("alter_offsets")
+        return True
+
+    @classmethod
+    def reached_offsets(cls, config: Any, committed: Any) -> Any:
+        cls.be_slow("reached_offsets")
+        return committed
+
 
 def until(condition: Any) -> None:
     deadline = time.monotonic() + 20
@@ -173,3 +203,58 @@ def test_a_method_of_a_connector(method: str) -> None:
     SlowConnector.let_go.set()
     until(lambda: not calls.read())
     host.stop(m.StopConnector("c", 1, 100))
+
+
+@pytest.mark.parametrize(
+    ("connector", "method", "line"),
+    [
+        (SlowConnector, "alter_offsets", "PATCH"),
+        (SlowSinkConnector, "alter_offsets", "PATCH"),
+        (SlowSinkConnector, "reached_offsets", "GET"),
+    ],
+)
+def test_a_method_that_is_asked_about_offsets(
+    tmp_path: Path, connector: Any, method: str, line: str
+) -> None:
+    connector.slow, connector.let_go = method, threading.Event()
+    config = {"connector.class": f"{__name__}:{connector.__name__}"}
+    partition: dict[str, Any] = {"p": 1}
+    if connector is SlowSinkConnector:
+        config["topics"] = "t"
+        partition = {"kafka_topic": "t", "kafka_partition": 0}
+    body = None
+    if line == "PATCH":
+        body = {"offsets": [{"partition": partition, "offset": {"kafka_offset": 1}}]}
+    with whole_worker(tmp_path) as (rest, worker):
+        made = {"name": "c", "config": config, "initial_state": "STOPPED"}
+        assert ask(rest, "POST /connectors", made)[0] == 201
+        calls = worker._performer.connector_calls
+        answers: list[int] = []
+        asking = threading.Thread(
+            target=lambda: answers.append(ask(rest, f"{line} /connectors/c/offsets", body)[0])
+        )
+        asking.start()
+        try:
+            until(calls.read)
+            (found,) = calls.read()
+            assert (found.connector, found.method) == ("c", method)
+        finally:
+            connector.let_go.set()
+        until(lambda: not calls.read())
+        asking.join(20)
+    assert len(answers) == 1
+
+
+def test_a_validation_that_is_asked_for_is_told_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    SlowConnector.slow, SlowConnector.let_go = "validate", threading.Event()
+    config = {"connector.class": f"{__name__}:SlowConnector", "name": "c"}
+    plugins = RestPlugins(WorkerSettings.parse({}))
+    asking = threading.Thread(target=lambda: plugins.validate("SlowConnector", config))
+    asking.start()
+    try:
+        until(lambda: "c: in validate for" in caplog.text)
+    finally:
+        SlowConnector.let_go.set()
+    asking.join(20)
