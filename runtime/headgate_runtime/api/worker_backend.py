@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 from headgate import wire
 from headgate.herder.messages import (
@@ -15,6 +14,7 @@ from headgate.herder.messages import (
     Success,
     WorkerView,
 )
+from headgate_runtime.api.members import member
 from headgate_runtime.api.others import Others
 from headgate_runtime.api.threads import on_thread
 from headgate_runtime.plugins.rest import RestPlugins
@@ -122,13 +122,11 @@ def _member(
 ) -> Mapping[str, Any]:
     """One worker as `headgate_grpc.backend.Backend.group` tells of it."""
     known = None if isinstance(view, str) else view
+    found = member(told, group)
     return {
-        "worker_id": urlsplit(told["url"]).netloc if known is None else known.worker_id,
-        "url": told["url"],
+        **found,
+        "worker_id": found["worker_id"] if known is None else known.worker_id,
         "view": None if known is None else wire.plain(known),
         "unknown": "" if known is not None else view,
-        "member": True,
-        "leader": told["url"] == group["leader"],
-        "generation": group["generation"],
         "counts": (told["connectors"], told["tasks"]),
     }

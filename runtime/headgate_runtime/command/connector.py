@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
+from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.command.help import WRITE, Guessing, example
-
-EXIT_USAGE = 2
 
 commands = typer.Typer(
     cls=Guessing,

@@ -20,16 +20,13 @@ import typer
 
 from headgate_runtime.command import launch
 from headgate_runtime.command.connector import register as register_connector
-from headgate_runtime.command.errors import UpError
+from headgate_runtime.command.errors import EXIT_FAILED, EXIT_USAGE, UpError
 from headgate_runtime.command.extras import require
 from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
 from headgate_runtime.remote.apply import register as register_apply
 from headgate_runtime.remote.commands import register as register_remote
 from headgate_runtime.remote.locate import VARIABLE
 from headgate_runtime.remote.options import Url
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
 
 
 class PluginKind(StrEnum):

@@ -14,6 +14,7 @@ from typing import Any, Final
 from headgate.connector.config import ConfigDef, ConfigKeyInfo
 from headgate.connector.framework import sink_keys, source_keys
 from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
+from headgate_runtime.plugins.matching import matches
 from headgate_runtime.plugins.parts import PARTS, part_class, part_definition
 
 WIDTH: Final = 100
@@ -44,9 +45,7 @@ class Description:
         """With those options only whose name or meaning matches."""
 
         def kept(infos: Iterable[ConfigKeyInfo]) -> tuple[ConfigKeyInfo, ...]:
-            return tuple(
-                each for each in infos if pattern.search(f"{each.name}\n{each.documentation}")
-            )
+            return tuple(each for each in infos if matches(pattern, each.name, each.documentation))
 
         return replace(self, own=kept(self.own), framework=kept(self.framework))
 

@@ -15,11 +15,12 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from headgate.task.messages import TaskKind
+from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.command.help import Guessing, example
+from headgate_runtime.plugins.matching import matches
 from headgate_runtime.remote import changes, context_commands, patch, selecting, show
 from headgate_runtime.remote.connectors import connectors
 from headgate_runtime.remote.options import (
-    EXIT_USAGE,
     HEADING,
     DryRun,
     Format,
@@ -102,7 +103,11 @@ def plugins(
             ]
             say(show.as_json(found) if as_json else show.plugins(found))
         else:
-            keys = [each for each in remote.plugin(name) if show.option_matches(each, search)]
+            keys = [
+                each
+                for each in remote.plugin(name)
+                if matches(search, each["name"], each.get("documentation"))
+            ]
             say(show.as_json(keys) if as_json else show.plugin(keys))
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from headgate.ids import State
+from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.command.help import Guessing, example
 from headgate_runtime.remote import selecting, show
 from headgate_runtime.remote.complete import connector_names
@@ -21,7 +22,6 @@ from headgate_runtime.remote.files import FileName, Files, MoreFiles, read
 from headgate_runtime.remote.notes import tell_notes
 from headgate_runtime.remote.options import (
     EXIT_DIFFERS,
-    EXIT_USAGE,
     Format,
     Name,
     Names,

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.connector.nearest import nearest
+from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.remote.remote import RemoteError
 
-EXIT_USAGE: Final = 2
 VARIABLE: Final = "HEADGATE_CONTEXTS"
 """The file, where it is not the user's usual one."""
 _NAME: Final = re.compile(r"\w[\w.-]*")

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 from headgate.connector.secret_keys import without_login
 from headgate.errors import MissingExtraError
+from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.remote import contexts
 from headgate_runtime.remote.remote import Remote, RemoteError
 
-EXIT_USAGE: Final = 2
 VARIABLE: Final = "HEADGATE_URL"
 SOCKET: Final = "grpc.sock"
 LOCK: Final = "headgate.lock"

@@ -8,13 +8,13 @@ from typing import Annotated, Final, NoReturn, TypeAlias
 
 import typer
 
+from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.remote.complete import connector_names, context_names
 from headgate_runtime.remote.locate import VARIABLE, open_remote
 from headgate_runtime.remote.remote import LateError, Remote, RemoteError
 
 HEADING: Final = "Operate a running cluster"
 EXIT_DIFFERS: Final = 1
-EXIT_USAGE: Final = 2
 EXIT_LATE: Final = 3
 
 

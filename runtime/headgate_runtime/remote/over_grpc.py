@@ -12,6 +12,7 @@ from headgate_grpc.messages import STATE_NAMES, STATES, TARGETS, TYPES
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2
 from headgate_grpc.v1 import connector_service_pb2 as service_pb2
+from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.remote.listener import WAIT, unreached
 from headgate_runtime.remote.remote import (
     Config,
@@ -57,7 +58,7 @@ class GrpcRemote:
         try:
             self._client = Client(address, timeout_s=CALL_S, environment=variables)
         except ValueError as error:
-            raise RemoteError(str(error), 2) from None
+            raise RemoteError(str(error), EXIT_USAGE) from None
         except OSError as error:
             raise RemoteError(
                 f"{address} cannot be reached: {error.strerror}\n  next: is the cluster up?"
@@ -311,7 +312,7 @@ class GrpcRemote:
             raise self._error(error, name) from None
         except UnicodeEncodeError:
             raise RemoteError(
-                "a name or a value is not UTF-8\n  next: check how it was typed", 2
+                "a name or a value is not UTF-8\n  next: check how it was typed", EXIT_USAGE
             ) from None
 
     def _error(self, error: HeadgateError, name: str) -> RemoteError:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final, TypeAlias, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpcore
 
@@ -20,6 +20,8 @@ from headgate.task.messages import TaskKind
 from headgate_rest.client_calls import Question, question, result_of
 from headgate_rest.http import HttpResponse
 from headgate_rest.warning import WARNING, notes_of_header
+from headgate_runtime.api.members import member
+from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.remote.listener import unreached
 from headgate_runtime.remote.looks import WORKER, Looks
 from headgate_runtime.remote.remote import (
@@ -99,8 +101,8 @@ class RestRemote:
         self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow], *, of_rows: bool = False
     ) -> Work:
         urls = {worker["worker_id"]: worker["url"] for worker in cluster["workers"]}
-        parts = [part for row in rows for part in (row, *row.tasks)]
-        owners = {part.worker for part in parts if part.worker}
+        owners = {row.worker for row in rows} | {task.worker for row in rows for task in row.tasks}
+        owners.discard("")  # nobody has reported it
         if not of_rows or any(not row.worker for row in rows):
             owners |= urls.keys()
         # A Java leader does not tell addresses; its workers are then taken to be like this one.
@@ -397,7 +399,7 @@ def _login(user: str, password: str) -> list[tuple[str, str]]:
         raise RemoteError(
             f"the user {user!r} has a colon, which basic authentication forbids\n"
             "  next: HEADGATE_USERNAME is the user alone, HEADGATE_PASSWORD the password",
-            2,
+            EXIT_USAGE,
         )
     plain = f"{user}:{password}".encode()
     return [("Authorization", f"Basic {base64.b64encode(plain).decode()}")]
@@ -426,7 +428,7 @@ def _trusted(given: Mapping[str, str]) -> ssl.SSLContext:
     except OSError as error:
         text = "HEADGATE_CA_FILE, HEADGATE_CERTIFICATE_FILE and HEADGATE_KEY_FILE name PEM files"
         raise RemoteError(
-            f"a file of certificates cannot be read: {error}\n  next: {text}", 2
+            f"a file of certificates cannot be read: {error}\n  next: {text}", EXIT_USAGE
         ) from None
     return context
 
@@ -434,12 +436,8 @@ def _trusted(given: Mapping[str, str]) -> ssl.SSLContext:
 def _member(told: Mapping[str, Any], group: Mapping[str, Any]) -> Mapping[str, Any]:
     """A worker by the leader's last round."""
     return {
-        "worker_id": urlsplit(told["url"]).netloc,
-        "url": told["url"],
+        **member(told, group),
         "answers": False,
-        "member": True,
-        "leader": told["url"] == group["leader"],
-        "generation": group["generation"],
         "settled": False,
         "pending": [],
         "connectors": [],

@@ -9,12 +9,12 @@ import typer
 
 from headgate.connector.nearest import nearest
 from headgate.herder.privileged import merged
+from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.command.help import example
 from headgate_runtime.remote import selecting, show
 from headgate_runtime.remote.connectors import connectors
 from headgate_runtime.remote.options import (
     EXIT_DIFFERS,
-    EXIT_USAGE,
     DryRun,
     Name,
     RegExp,

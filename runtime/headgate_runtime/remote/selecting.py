@@ -9,10 +9,10 @@ from typing import Final, TypeVar
 import typer
 
 from headgate.connector.nearest import nearest
+from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.remote import show
 from headgate_runtime.remote.options import (
     EXIT_LATE,
-    EXIT_USAGE,
     complain,
     refuse,
     remote_at,

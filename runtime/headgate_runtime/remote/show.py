@@ -1,7 +1,6 @@
 """What the commands print: tables for people, JSON for scripts."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -197,11 +196,6 @@ def status(
 def plugins(found: Sequence[Mapping[str, Any]]) -> str:
     cells = ((each["class"], each["type"], each.get("version") or "") for each in found)
     return table(("CLASS", "TYPE", "VERSION"), cells)
-
-
-def option_matches(key: Mapping[str, Any], pattern: "re.Pattern[str]") -> bool:
-    """Whether the name or the meaning of an option matches."""
-    return pattern.search(f"{key['name']}\n{key.get('documentation') or ''}") is not None
 
 
 def plugin(keys: Sequence[Mapping[str, Any]]) -> str:
