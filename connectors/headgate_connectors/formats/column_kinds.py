@@ -17,6 +17,9 @@ KINDS: Final = f"{OF_TEXT}, binary, time(us|ns), timestamp(s|ms|us|ns) or timest
 _TIME: Final = re.compile(r"time\((us|ns)\)")
 _TIMESTAMP: Final = re.compile(r"timestamp\((s|ms|us|ns)(?:,\s*([^\s()]+))?\)", re.IGNORECASE)
 
+_OFFSET: Final = re.compile(r"[+-](?:(?:0\d|1[0-7]):[0-5]\d|18:00)", re.ASCII)
+"""Offsets of zones that Java, and so Spark, has too."""
+
 
 def parse_columns(text: str) -> dict[str, str]:
     """Type by column of ``id: int64, at: timestamp(us, UTC)``.
@@ -65,5 +68,8 @@ def schema_of_kind(kind: str) -> Schema:
 
 
 def _check_zone(zone: str | None) -> None:
-    if zone is not None and not re.fullmatch(r"[+-]\d\d:\d\d", zone):
-        zone_of(zone)
+    if zone is None or _OFFSET.fullmatch(zone):
+        return
+    if re.match(r"[+-]\d", zone):
+        raise ValueError(f"{zone} is no offset from UTC, expected -18:00 to +18:00, such as +01:00")
+    zone_of(zone)

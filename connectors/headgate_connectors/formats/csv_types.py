@@ -34,6 +34,8 @@ _TIME: Final = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,9})?)?", re.ASCII)
 _TIMESTAMP: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)(Z|[+-]\d\d:?\d\d)?", re.ASCII
 )
+_DECLARED: Final = re.compile(r"(.*):([^:()]*(?:\([^()]*\)\s*)?)", re.DOTALL)
+"""Column and type. A colon within the type stands in parentheses, as of ``+01:00``."""
 KINDS: Final = (
     "string, boolean, int8, int16, int32, int64, float32, float64, decimal(P,S), date, time or "
     "timestamp"
@@ -62,8 +64,10 @@ def split_types(text: str) -> dict[str, str]:
     for part in re.split(r",(?![^(]*\))", text):
         if not part.strip():
             continue
-        name, colon, kind = (piece.strip() for piece in part.rpartition(":"))
-        if not colon or not name:
+        pieces = _DECLARED.fullmatch(part)
+        halves = pieces.groups() if pieces else part.rpartition(":")[::2]
+        name, kind = (piece.strip() for piece in halves)
+        if not name:
             raise ValueError(f"{part.strip()}, expected COLUMN: TYPE, such as id: int64")
         if name in found:
             raise ValueError(f"column {name} stands there twice, expected once")

@@ -21,6 +21,7 @@ from headgate.connector.config import ConfigError
 from headgate_arrow.rows import source_records
 from headgate_connectors.directory import DirectorySource
 from headgate_connectors.files.source_config import CONFIG
+from headgate_connectors.formats.column_kinds import parse_columns
 
 
 def parquet_file(table: Any) -> bytes:
@@ -271,6 +272,10 @@ def test_variants_of_a_type_are_one(tmp_path: Path) -> None:
     [
         ("n: int65", "int65 is no type, expected string"),
         ("n: timestamp(us, Mars/Base)", "Mars/Base is no time zone"),
+        *(
+            (f"n: timestamp(us, {zone})", f"{zone} is no offset from UTC, expected -18:00 to")
+            for zone in ("+99:99", "+18:01", "-19:00", "+01:60", "+1:00", "-0100")
+        ),
         ("n", "expected COLUMN: TYPE"),
         ("n: time(s)", "time(s) is no type"),
     ],
@@ -292,3 +297,8 @@ def test_a_csv_file_without_a_declared_column_has_null_there(tmp_path: Path) -> 
     subject = run(tmp_path, **types)
     assert len(values(subject.rest())) == 1
     assert "csv.types has column new" in subject.context.quarantined[0]
+
+
+def test_offsets_from_utc_are_taken() -> None:
+    for zone in ("+00:00", "-18:00", "+17:59", "+05:45"):
+        assert parse_columns(f"n: timestamp(us, {zone})") == {"n": f"timestamp(us, {zone})"}
