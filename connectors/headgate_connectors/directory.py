@@ -202,16 +202,18 @@ class DirectoryTask(SourceTask):
 
     def _judge(self, file: File, signature: tuple[int, int, int], now: float) -> None:
         if signature != file.signature:
+            file.deferred = file.awaits_growth(signature, now)
             file.signature, file.still_since, file.settled = signature, now, False
             self._aside.pop(file.name, None)
-            if signature[0] > 0 or file.offset is not None:  # emptied: opening it tells
-                self._queue.append(file)
-            else:
+            if signature[0] == 0 and file.offset is None:
                 file.state = State.READ
-        elif file.state in WAITING and not file.settled and self.context.until_idle:
-            file.settled = now - file.still_since >= self._settle
-            if file.settled:
+            elif not file.deferred:
+                self._queue.append(file)  # emptied: opening it tells
+        elif file.state in WAITING and not file.settled and now - file.still_since >= self._settle:
+            file.settled = self.context.until_idle
+            if file.settled or file.deferred:
                 self._queue.append(file)
+            file.deferred = False
 
     def _listed(self, result: list[Polled]) -> Iterator[tuple[str, Entry]]:
         """The files that are read, by name. Every idle look passes here: cheap for what is
@@ -368,6 +370,7 @@ class DirectoryTask(SourceTask):
         if rows:
             return False
         file.state = State.TAIL if file.reader.has_tail else State.READ
+        file.tried = file.signature[0], time.monotonic()
         file.close()
         return True
 

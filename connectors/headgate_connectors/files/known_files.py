@@ -35,6 +35,9 @@ class State(Enum):
 TEXT_FORMATS = ("jsonl", "lines", "csv", "tsv")
 RAW_MAX = 1_000_000
 """Most bytes of a bad line that are kept."""
+OPEN_BYTES: Final = 1 << 20
+"""Bytes of an open row from which on it is not parsed anew at each growth."""
+OPEN_SECONDS: Final = 30.0
 BEGUN: Final[Mapping[str, Any]] = {"position": 0}
 """Source offset of a name under which the next record is the first of its file."""
 WAITING = (State.TAIL, State.UNFINISHED)
@@ -64,6 +67,10 @@ class File:
     """Size, time of change, inode."""
     still_since: float = 0.0
     settled: bool = False
+    tried: tuple[int, float] = (0, 0.0)
+    """Size and time when it was last read to its end, or its tail."""
+    deferred: bool = False
+    """Its open row is not parsed anew yet, though it has grown: see `awaits_growth`."""
     reader: Reader | None = None
 
     def close(self) -> None:
@@ -87,6 +94,20 @@ class File:
             self.own = None
         else:
             self.offset = None
+
+    def awaits_growth(self, signature: tuple[int, int, int], now: float) -> bool:
+        """Whether a CSV file that has grown to `signature` is left for a while. A row whose quote
+        is open is parsed from its beginning each time: at every growth, a lost quote would cost the
+        square of the file. So a long one waits for a quarter more, or for `OPEN_SECONDS`. Whoever
+        asks lets it wait no longer than until the file is still."""
+        if not self.may_be_header_alone or self.state is not State.TAIL:
+            return False
+        size, since = self.tried
+        begin = 0 if self.offset is None else self.offset["position"]
+        if size - begin < OPEN_BYTES or now - since >= OPEN_SECONDS:
+            return False
+        same = signature[2] == self.signature[2] and signature[0] >= size
+        return same and signature[0] - begin < (size - begin) * 5 // 4
 
     @property
     def is_as_listed(self) -> bool:
