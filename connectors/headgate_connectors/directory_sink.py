@@ -9,7 +9,7 @@ bytes, or is ``rotate.interval.ms`` old. What is committed is told by the manife
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -26,7 +26,6 @@ from headgate.connector.batches import SinkBatch
 from headgate.connector.config import ConfigDef, ConfigError
 from headgate.connector.schema import Schema, SchemaType
 from headgate.connector.sink_names import sink_topics
-from headgate.connector.text_converters import json_text
 from headgate.ports import TopicPartition
 from headgate_arrow import arrow_types
 from headgate_arrow.arrow_types import NoFormError
@@ -37,8 +36,9 @@ from headgate_connectors.formats.column_kinds import parse_columns, struct_of_ki
 from headgate_connectors.output.directory_config import CONFIG, DIRECTORY, config_faults
 from headgate_connectors.output.folder_columns import SinkColumns
 from headgate_connectors.output.folders import folder_fault, naming
-from headgate_connectors.output.manifest import Entry, ManifestError, SinkManifest
+from headgate_connectors.output.manifest import ManifestError, SinkManifest
 from headgate_connectors.output.part_files import StagedFiles
+from headgate_connectors.output.partition_state import PartitionState
 from headgate_connectors.output.partitions import (
     HIDDEN,
     PartitionBy,
@@ -47,7 +47,7 @@ from headgate_connectors.output.partitions import (
     json_names,
     pin_text,
 )
-from headgate_connectors.output.refill import WAYS_ON, Refill, empty_text, loss_text
+from headgate_connectors.output.refill import LOOK_SECONDS, WAYS_ON, Refill, empty_text, loss_text
 from headgate_connectors.output.rows import VALUE, as_struct, at, refuse, value_schema
 from headgate_connectors.output.writers import (
     ENDINGS,
@@ -55,24 +55,9 @@ from headgate_connectors.output.writers import (
     FullError,
     Row,
     Writer,
-    json_line,
+    json_row,
     open_writer,
 )
-
-
-@dataclass(slots=True)
-class _Partition:
-    committed: int | None
-    """Offset up to which records are in published files; None: there is no file yet."""
-    next: int = -1
-    """Offset after the last record that was taken; -1: none was."""
-    files: StagedFiles | None = None
-    resumed: bool = False
-    """Another task was first: the rest of the batch is delivered anew, from `committed` on."""
-    last: Entry | None = None
-    """The last entry, whose files were there."""
-    refill: Refill | None = None
-    """Files that are written anew before it goes on."""
 
 
 class DirectorySinkTask(SinkTask):
@@ -95,7 +80,7 @@ class DirectorySinkTask(SinkTask):
         self._by = PartitionBy(by, timezone)
         self._pin_text = pin_text(by, timezone, self._keeps_columns) if self._by else None
         self._open_folder()
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._partitions: dict[TopicPartition, PartitionState] = {}
         self._given: Schema | None = None
         """Schema of the last value, whose columns are `_pinned`."""
         self._pinned = _ONLY_TEXT
@@ -111,6 +96,7 @@ class DirectorySinkTask(SinkTask):
         by_group = self.context.committed() if partitions else {}
         for place in partitions:
             self._resume(place, by_group.get(place, 0))
+        self._ask_to_be_called()
 
     def _open_folder(self) -> None:
         self._manifest = SinkManifest(self._root, ENDINGS[self._format])
@@ -134,11 +120,11 @@ class DirectorySinkTask(SinkTask):
             self._tell(loss_text(self._root, found.gone, self._manifest))
         if found.gone and rewrites:
             refill = Refill(self._manifest, found.gone, ENDINGS[self._format])
-            start = refill.entry.start
+            start = refill.start(self.context, found.end or 0)
         if found.end is None and by_group > 0:
             self._tell(empty_text(self._root, place, by_group))
             start = 0 if rewrites else by_group
-        self._partitions[place] = _Partition(
+        self._partitions[place] = PartitionState(
             found.end, resumed=True, last=found.last, refill=refill
         )
         if start is not None:
@@ -156,7 +142,7 @@ class DirectorySinkTask(SinkTask):
             f"{loss}: {does[self._on_missing]}, as on.missing.output is {self._on_missing}"
         )
 
-    def _is_there(self, place: TopicPartition, partition: _Partition) -> bool:
+    def _is_there(self, place: TopicPartition, partition: PartitionState) -> bool:
         """Whether the folder has the last files of the partition. Else it is resumed.
 
         Raises:
@@ -185,6 +171,7 @@ class DirectorySinkTask(SinkTask):
                 if partition.files is not None:
                     partition.files.write()
                 self._rotate(place, partition)
+            self._end_refills()
         self._ask_to_be_called()
 
     def _take(self, record: SinkRecord) -> None:
@@ -208,7 +195,7 @@ class DirectorySinkTask(SinkTask):
             files.write()
             self._rotate(place, partition)
 
-    def _wants(self, place: TopicPartition, partition: _Partition, offset: int) -> bool:
+    def _wants(self, place: TopicPartition, partition: PartitionState, offset: int) -> bool:
         """False: what is there is delivered anew, was delivered before, or is in a file."""
         if partition.resumed or offset < partition.next:
             return False
@@ -240,9 +227,12 @@ class DirectorySinkTask(SinkTask):
                 self._end_refill(place, known, refill)
             for other, partition in list(self._partitions.items()):
                 self._rotate(other, partition)
+            self._end_refills()
         self._ask_to_be_called()
 
-    def _take_batch(self, place: TopicPartition, partition: _Partition, batch: SinkBatch) -> None:
+    def _take_batch(
+        self, place: TopicPartition, partition: PartitionState, batch: SinkBatch
+    ) -> None:
         if batch.value_schema is not self._given:
             self._pin(
                 batch.value_schema, f"the batch at {place[0]}-{place[1]} offset {batch.offset}"
@@ -310,7 +300,7 @@ class DirectorySinkTask(SinkTask):
     def _add(
         self,
         place: TopicPartition,
-        partition: _Partition,
+        partition: PartitionState,
         record: SinkRecord,
         columns: Schema,
         row: Row,
@@ -331,7 +321,7 @@ class DirectorySinkTask(SinkTask):
         return True
 
     def _files(
-        self, place: TopicPartition, partition: _Partition, offset: int, columns: Schema
+        self, place: TopicPartition, partition: PartitionState, offset: int, columns: Schema
     ) -> StagedFiles | None:
         """Files with such columns for the record at `offset`, which may be new ones. None: the
         record is delivered anew."""
@@ -350,7 +340,7 @@ class DirectorySinkTask(SinkTask):
         return partition.files
 
     def _opened(
-        self, place: TopicPartition, partition: _Partition, offset: int, columns: Schema
+        self, place: TopicPartition, partition: PartitionState, offset: int, columns: Schema
     ) -> StagedFiles:
         start = offset if partition.committed is None else partition.committed
         if partition.refill is not None:
@@ -409,7 +399,7 @@ class DirectorySinkTask(SinkTask):
     def _json_row(self, record: SinkRecord) -> tuple[Schema, Row, str]:
         value, schema = record.value, record.value_schema
         if not self._by:
-            return LINE, {VALUE: _line(record, schema, value)}, ""
+            return LINE, {VALUE: json_row(record, schema, value)}, ""
         if self._by.fields:
             row, schema = json_fields(record, self._keeps_columns)
         else:
@@ -422,11 +412,11 @@ class DirectorySinkTask(SinkTask):
         if self._by.fields and not self._keeps_columns:
             value = {name: one for name, one in row.items() if name not in self._by.fields}
             schema = None if schema is None else self._by.without_fields(schema)
-        return LINE, {VALUE: _line(record, schema, value)}, folder
+        return LINE, {VALUE: json_row(record, schema, value)}, folder
 
     # -- files --
 
-    def _rotate(self, place: TopicPartition, partition: _Partition) -> None:
+    def _rotate(self, place: TopicPartition, partition: PartitionState) -> None:
         files = partition.files
         if files is None or partition.refill is not None:
             return
@@ -435,7 +425,7 @@ class DirectorySinkTask(SinkTask):
             self._finish(place, partition)
             self.context.request_commit()
 
-    def _finish(self, place: TopicPartition, partition: _Partition) -> None:
+    def _finish(self, place: TopicPartition, partition: PartitionState) -> None:
         """Commit the partition's files. Another task that was first has written its records."""
         files = partition.files
         if files is None or not self._is_there(place, partition):
@@ -453,7 +443,7 @@ class DirectorySinkTask(SinkTask):
             )
             self._resume(place, 0)
 
-    def _end_refill(self, place: TopicPartition, partition: _Partition, refill: Refill) -> None:
+    def _end_refill(self, place: TopicPartition, partition: PartitionState, refill: Refill) -> None:
         """Publish the files of the entry that is filled, and go on with the next one. They may be
         without rows: the log has lost its records."""
         files, entry = partition.files, refill.entry
@@ -471,16 +461,34 @@ class DirectorySinkTask(SinkTask):
         )
         if refill.go_on():
             partition.next = -1
-            self.context.offset(*place, refill.entry.start)
+            self.context.offset(*place, refill.start(self.context, partition.committed or 0))
         else:
             self._resume(place, 0)  # and look whether all are there
 
-    def _fill_again(self, place: TopicPartition, partition: _Partition, refill: Refill) -> None:
+    def _end_refills(self) -> None:
+        """End those of which the log has nothing more, which no record tells."""
+        for place, partition in list(self._partitions.items()):
+            refill = partition.refill
+            if refill is None or partition.resumed:
+                continue
+            if refill.is_due(partition.next) and refill.is_read(self.context, partition.next):
+                self._end_refill(place, partition, refill)
+
+    def _end_read(self, place: TopicPartition, partition: PartitionState, delivered: int) -> None:
+        """End a refill up to which all was delivered, or the last of it as the task stops."""
+        refill = partition.refill
+        if refill is None or partition.resumed:
+            return  # what was delivered was so before the refill began
+        ended = delivered >= refill.entry.end
+        if ended or (self.context.stopping and refill.is_read(self.context, delivered)):
+            self._end_refill(place, partition, refill)
+
+    def _fill_again(self, place: TopicPartition, partition: PartitionState, refill: Refill) -> None:
         """Begin an entry anew, since its file must have the columns of all its records."""
         if partition.files is not None:
             partition.files.drop()
         partition.files, partition.next, partition.resumed = None, -1, True
-        self.context.offset(*place, refill.entry.start)
+        self.context.offset(*place, refill.start(self.context, partition.committed or 0))
 
     def _ask_to_be_called(self) -> None:
         since = [
@@ -488,8 +496,10 @@ class DirectorySinkTask(SinkTask):
             for one in self._partitions.values()
             if one.files is not None and one.refill is None
         ]
-        if since:
-            left = min(since) + self._interval - time.monotonic()
+        fills = any(one.refill is not None for one in self._partitions.values())
+        if since or fills:
+            left = min(since) + self._interval - time.monotonic() if since else LOOK_SECONDS
+            left = min(left, LOOK_SECONDS) if fills else left
             self.context.timeout(max(int(left * 1000), 0) + 1)
 
     # -- offsets --
@@ -500,8 +510,14 @@ class DirectorySinkTask(SinkTask):
         safe: dict[TopicPartition, int] = {}
         for place, offset in offsets.items():
             partition = self._partitions.get(place)
+            if partition is not None and partition.refill is not None:
+                with naming(self._root):
+                    self._end_read(place, partition, offset)
+                partition = self._partitions[place]
+                if offset < (partition.committed or 0):
+                    continue  # what is delivered while files are written anew is committed already
             if partition is None or partition.refill is not None:
-                continue  # what is delivered while files are written anew is committed already
+                continue
             if self.context.stopping:
                 with naming(self._root):
                     self._finish(place, partition)
@@ -525,15 +541,6 @@ class DirectorySinkTask(SinkTask):
 
     def stop(self) -> None:
         self.close(list(self._partitions))
-
-
-def _line(record: SinkRecord, schema: Schema | None, value: Any) -> str:
-    try:
-        if schema is None or schema.type is SchemaType.STRING:
-            return json_line(value)
-        return json_text(schema, value)
-    except DataError as error:
-        raise DataError(f"{at(record)}: {error}") from error
 
 
 _ROWS_AT_ONCE: Final = 10_000

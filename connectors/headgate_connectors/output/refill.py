@@ -5,16 +5,19 @@ offset to its last, and make the files that are gone. Files that are there stay 
 record is in one file, whenever the task is killed: the files are there or are found to be gone.
 """
 
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
-from headgate.connector.api import SinkRecord
-from headgate.ports import TopicPartition
+from headgate.connector.api import SinkRecord, SinkTaskContext
+from headgate.ports import TopicPartition, TransportError
 from headgate_connectors.output.manifest import Entry, ManifestError, SinkManifest
 from headgate_connectors.output.rows import at
 
+LOOK_SECONDS: Final = 1.0
+"""After so long without a record the log is asked whether it has more of an entry."""
 WAYS_ON: Final = (
     "put back what is gone, or set on.missing.output = rewrite to write it anew from what the log "
     "still has, or on.missing.output = accept to go on without it"
@@ -49,6 +52,7 @@ class Refill:
         """
         self._manifest = manifest
         self._entries = deque(entries)
+        self._looked, self._seen_next = time.monotonic(), -1
         for entry in self._entries:
             if PurePath(entry.file).suffix != f".{ending}":
                 raise ManifestError(
@@ -70,6 +74,40 @@ class Refill:
             return False
         self._begin()
         return True
+
+    def is_due(self, next: int) -> bool:
+        """Whether the log is to be asked for more: for a while `next`, the offset after the last
+        record that was taken, has been the same."""
+        now = time.monotonic()
+        if next == self._seen_next and now - self._looked < LOOK_SECONDS:
+            return False
+        due = next == self._seen_next
+        self._looked, self._seen_next = now, next
+        return due
+
+    def is_read(self, context: SinkTaskContext, next: int) -> bool:
+        """Whether the log has no more records of the entry from offset `next` on: compaction or
+        retention took them. False where it is not known now."""
+        try:
+            return self._first(context, max(next, self.entry.start)) is None
+        except TransportError:
+            return False
+
+    def start(self, context: SinkTaskContext, after: int) -> int:
+        """Offset to read the entry from. A log may refuse to read from one that retention took.
+
+        Args:
+            after: offset after all entries, from which to go on where nothing of it is left.
+        """
+        try:
+            found = self._first(context, self.entry.start)
+        except TransportError:
+            return self.entry.start
+        return after if found is None else found
+
+    def _first(self, context: SinkTaskContext, start: int) -> int | None:
+        place = self.entry.topic, self.entry.partition
+        return context.first_record(*place, start, self.entry.end)
 
     def wants(self, record: SinkRecord, folder: str) -> bool:
         """Whether a record of the entry is of a file that is missing.

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headgate.connector.api import SinkRecord
 from headgate.connector.data_error import DataError
 from headgate.connector.schema import STRING, Field, Schema, SchemaType
 from headgate.connector.text_converters import json_text as to_json
@@ -16,7 +17,7 @@ from headgate.connector.text_converters import text_of
 from headgate_arrow import arrow_types
 from headgate_arrow.rows import same_columns, table_of
 from headgate_connectors.formats import json_text
-from headgate_connectors.output.rows import VALUE
+from headgate_connectors.output.rows import VALUE, at
 
 ROW_GROUP_ROWS: Final = 65_536
 
@@ -207,6 +208,16 @@ def json_line(value: Any) -> str:
     if isinstance(value, str) and "\n" not in value and json_text.fault(value.encode()) is None:
         return value
     return to_json(None, value)
+
+
+def json_row(record: SinkRecord, schema: Schema | None, value: Any) -> str:
+    """A value as `json_line`, or by its schema. Raises `DataError`, which says whose it is."""
+    try:
+        if schema is None or schema.type is SchemaType.STRING:
+            return json_line(value)
+        return to_json(schema, value)
+    except DataError as error:
+        raise DataError(f"{at(record)}: {error}") from error
 
 
 def _csv_head(columns: Schema) -> str:

@@ -295,6 +295,15 @@ class SinkTaskContext(Protocol):
         the log. Raises TransportError."""
         ...
 
+    def first_record(self, topic: str, partition: int, start: int, end: int) -> int | None:
+        """Offset of the first committed record that the log has now from offset `start` to before
+        `end`, whatever transforms make of it; None: it has none. Takes as long as reading it.
+
+        Raises:
+            TransportError: it is out of reach, or retention took the records just now.
+        """
+        ...
+
     def errant_record_reporter(self) -> ErrantRecordReporter | None:
         """None where the config names no dead letter queue and `errors.log.enable` is false: then
         raise what is wrong with a record. Source: KIP-610."""

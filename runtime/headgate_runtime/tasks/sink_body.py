@@ -18,6 +18,7 @@ from headgate.ports import (
     ConsumerRecord,
     LogBatch,
     RebalancedError,
+    RecordLog,
     TopicPartition,
     TransportError,
 )
@@ -53,6 +54,7 @@ class SinkContext:
         self._lifeline = lifeline
         self.consumer: Consumer | None = None
         self.read_committed: Callable[[], Mapping[TopicPartition, int]] = dict
+        self.record_log: RecordLog | None = None
         self.seeks: dict[TopicPartition, int] = {}
         self._pauses: dict[TopicPartition, bool] = {}
         """What was asked last of each: to be paused or to be resumed."""
@@ -95,6 +97,14 @@ class SinkContext:
     def committed(self) -> Mapping[TopicPartition, int]:
         return self.read_committed()
 
+    def first_record(self, topic: str, partition: int, start: int, end: int) -> int | None:
+        log, place = self.record_log, (topic, partition)
+        assert log is not None
+        start = max(start, log.start_offsets([topic]).get(place, 0))
+        end = min(end, log.end_offsets([topic]).get(place, 0))
+        found = log.read(topic, partition, start, end, 1) if start < end else ()
+        return found[0].offset if found else None
+
     def request_commit(self) -> None:
         self._commit = True
 
@@ -136,6 +146,7 @@ class SinkPerformer:
         self._transport = tools.open_transport(self._spec)
         self._context = SinkContext(lifeline)
         self._context.read_committed = self._read_committed
+        self._context.record_log = self._transport.record_log
         self._errors = RecordErrors(self._spec)
         self._letters = DeadLetterQueue(self._spec, self._transport, self._errors)
         if self._errors.settings.reports:

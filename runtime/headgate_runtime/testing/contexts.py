@@ -137,6 +137,8 @@ class FakeSinkContext:
         self.paused: set[tuple[str, int]] = set()
         self.timeout_ms: int | None = None
         self.commits_requested = 0
+        self.log_offsets: dict[tuple[str, int], Collection[int]] = {}
+        """Offsets of the records that the log has; a partition that is not named has all."""
         self.worker_settings: Mapping[str, str] = {}
         self.logged: list[str] = []
         self.reported: list[tuple[SinkRecord, BaseException]] = []
@@ -176,6 +178,10 @@ class FakeSinkContext:
 
     def committed(self) -> Mapping[tuple[str, int], int]:
         return dict(self._committed)
+
+    def first_record(self, topic: str, partition: int, start: int, end: int) -> int | None:
+        known = self.log_offsets.get((topic, partition), range(start, end))
+        return min((offset for offset in known if start <= offset < end), default=None)
 
     def request_commit(self) -> None:
         self.commits_requested += 1

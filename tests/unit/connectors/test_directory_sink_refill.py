@@ -6,8 +6,10 @@ import json
 import os
 import random
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from support.task.sink_records import committed
 from headgate.connector import Schema
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
-from headgate.ports import LogBatch
+from headgate.log.retention import parse_limits
+from headgate.ports import LogBatch, TransportError
 from headgate.task.messages import TaskKind, TaskOutcome
 from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types, rows
@@ -29,14 +32,22 @@ from headgate_connectors.directory_sink import DirectorySinkTask
 from headgate_connectors.output.folder_columns import SinkColumns
 from headgate_connectors.output.manifest import ManifestError
 from headgate_embedded import open_transport, transport_settings
+from headgate_embedded.database import Database
+from headgate_embedded.retention import Retention
+from headgate_embedded.schema import FILE_NAME
 
 ROW = s.struct({"n": s.INT64, "city": s.STRING})
 PLACE = ("t", 0)
 
 
-def task(folder: Path, by_group: int = 0, **settings: Any) -> DirectorySinkTask:
+def task(
+    folder: Path, by_group: int = 0, log: Sequence[int] | None = None, **settings: Any
+) -> DirectorySinkTask:
     made = DirectorySinkTask()
-    made.context = FakeSinkContext(committed={PLACE: by_group} if by_group else None, reports=False)
+    known = FakeSinkContext(committed={PLACE: by_group} if by_group else None, reports=False)
+    made.context = known
+    if log is not None:
+        known.log_offsets[PLACE] = log
     config = {name.replace("_", "."): str(value) for name, value in settings.items()}
     base = {"name": "sink", "path": str(folder), "rotate.interval.ms": "600000"}
     made.start({**base, "rotate.records": "4", **config})
@@ -388,3 +399,130 @@ def test_deleted_files_are_written_anew_from_batches(tmp_path: Path, format: str
     subject = run(50, **{"on.missing.output": "rewrite"})
     assert subject.stop().outcome is TaskOutcome.STOPPED
     assert numbers(out) == list(range(50))
+
+
+# -- what the log has no more, which no record tells --
+
+
+def deleted(folder: Path, rows: int = 6, end: int = 8) -> None:
+    """A file of records 0 to before `end`, of which those from `rows` on were tombstones."""
+    subject = task(folder, on_null_value="skip", rotate_records=100)
+    nulls = [SinkRecord("t", 0, n, None, None, (), 0) for n in range(rows, end)]
+    subject.put([*(record(n) for n in range(rows)), *nulls])
+    context(subject).stopping = True
+    assert subject.pre_commit({PLACE: end}) == {PLACE: end}
+    (path,) = files(folder)
+    path.unlink()
+
+
+def rewriting(folder: Path, *left: int) -> DirectorySinkTask:
+    """A task that rewrites, of whose log these offsets are left."""
+    settings = {"on_missing_output": "rewrite", "on_null_value": "skip", "rotate_records": 100}
+    subject = task(folder, by_group=8, log=left, **settings)
+    assert context(subject).seeks == {PLACE: left[0] if left else 8}
+    assert context(subject).timeout_ms is not None  # a log without records calls nobody
+    return subject
+
+
+def wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the log had given no record for a while."""
+    now = time.monotonic() + 1.5
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+
+@pytest.mark.parametrize("left", [(), (2, 3), range(6)])
+def test_a_rewrite_ends_where_the_log_has_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: Sequence[int]
+) -> None:
+    """Compaction took the tombstones at the end, or retention everything; nothing newer came."""
+    deleted(tmp_path)
+    subject = rewriting(tmp_path, *left)
+    subject.put([record(n) for n in left])
+    assert not files(tmp_path)  # the log is not asked at once
+    wait(monkeypatch)
+    subject.put([])
+    assert numbers(tmp_path) == list(left)
+    told = f"{len(left)} records of t-0 from offset 0 to 7 were written anew"
+    assert any(told in one for one in context(subject).logged)
+    assert context(subject).seeks == {PLACE: 8}
+    subject.stop()
+    subject = task(tmp_path, by_group=8)
+    subject.put([record(8)])
+    context(subject).stopping = True
+    assert subject.pre_commit({PLACE: 9}) == {PLACE: 9}
+    assert numbers(tmp_path) == [*left, 8]
+
+
+def test_a_rewrite_waits_for_what_the_log_still_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted(tmp_path)
+    subject = rewriting(tmp_path, *range(6))
+    subject.put([record(n) for n in range(4)])
+    wait(monkeypatch)
+    subject.put([])
+    context(subject).stopping = True
+    assert subject.pre_commit({PLACE: 4}) == {}
+    assert not files(tmp_path)
+
+
+def test_a_log_out_of_reach_ends_no_rewrite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted(tmp_path)
+    subject = rewriting(tmp_path)
+
+    def fails(*_args: object) -> int:
+        raise TransportError("no broker")
+
+    monkeypatch.setattr(subject.context, "first_record", fails)
+    wait(monkeypatch)
+    subject.put([])
+    assert not files(tmp_path)
+
+
+def test_a_rewrite_ends_as_the_task_stops_where_the_log_has_no_more(tmp_path: Path) -> None:
+    deleted(tmp_path)
+    subject = rewriting(tmp_path, *range(6))
+    subject.put([record(n) for n in range(6)])
+    assert subject.pre_commit({PLACE: 6}) == {}
+    context(subject).stopping = True
+    assert subject.pre_commit({PLACE: 6}) == {}  # the group is at 8, and stays there
+    assert numbers(tmp_path) == list(range(6))
+
+
+def test_a_rewrite_ends_behind_records_that_a_transform_drops(tmp_path: Path) -> None:
+    """The sink never sees them, only that they were delivered. The log still has them."""
+    deleted(tmp_path)
+    subject = rewriting(tmp_path, *range(9))
+    assert subject.pre_commit({PLACE: 8}) == {}  # which was delivered before
+    subject.put([record(n) for n in range(6)])
+    assert subject.pre_commit({PLACE: 7}) == {}
+    assert subject.pre_commit({PLACE: 9}) == {PLACE: 8}
+    assert numbers(tmp_path) == list(range(6))
+    assert context(subject).seeks == {PLACE: 8}
+
+
+def test_a_rewrite_ends_where_retention_took_all(tmp_path: Path) -> None:
+    """On the embedded log, without a record that comes later."""
+    out = tmp_path / "out"
+    config = {"topics": "t", "value.converter": "TypedConverter", "name": "sink"}
+    config |= {"path": str(out), "rotate.records": "10", "rotate.interval.ms": "100"}
+    fill(tmp_path, 0, 20)
+    subject = BodyBench(tmp_path, DirectorySinkTask, config, kind=TaskKind.SINK).start()
+    subject.until(lambda: committed(tmp_path).get(PLACE) == 20)
+    subject.stop()
+    assert len(files(out)) == 2
+    for path in files(out):
+        path.unlink()
+    clock = count(10**6, 10**6)
+    with closing(Database(tmp_path / FILE_NAME)) as log:
+        limits = parse_limits({"retention.ms": "1"})
+        retention = Retention(log, limits, lambda _config: False, {}, lambda: next(clock))
+        # A pass notes when records came, and takes those that came long ago.
+        assert [*retention.run().removed, *retention.run().removed]
+    given = {**config, "on.missing.output": "rewrite"}
+    subject = BodyBench(tmp_path, DirectorySinkTask, given, kind=TaskKind.SINK).start()
+    subject.until(lambda: len(files(out)) == 2)
+    assert subject.stop().outcome is TaskOutcome.STOPPED
+    assert numbers(out) == []
