@@ -30,7 +30,15 @@ def loss_text(root: Path, gone: Sequence[Entry], manifest: SinkManifest) -> str:
     seen = "1 committed file is" if count == 1 else f"{count:,} committed files are"
     rows = sum(entry.rows for entry in gone)
     some = "" if count == sum(len(entry.files) for entry in gone) else "some of "
-    return f"{seen} gone from {root}, with {some}{rows:,} records, such as {gone[0].file}"
+    first = _first_gone(gone[0], manifest)
+    return f"{seen} gone from {root}, with {some}{rows:,} records, such as {first}"
+
+
+def _first_gone(entry: Entry, manifest: SinkManifest) -> str:
+    """The first file of an entry that is not there: others of it may be."""
+    folders = manifest.missing(entry)
+    gone = (file for file, _ in entry.files if file.rpartition("/")[0] in folders)
+    return next(gone, entry.file)
 
 
 def empty_text(root: Path, place: TopicPartition, committed: int) -> str:
@@ -56,8 +64,8 @@ class Refill:
         for entry in self._entries:
             if PurePath(entry.file).suffix != f".{ending}":
                 raise ManifestError(
-                    f"{entry.file} is gone and cannot be written anew by a sink that writes "
-                    f".{ending} files: put it back, set format as it was, or set "
+                    f"{_first_gone(entry, manifest)} is gone and cannot be written anew by a sink "
+                    f"that writes .{ending} files: put it back, set format as it was, or set "
                     "on.missing.output = accept to go on without its records"
                 )
         self._begin()

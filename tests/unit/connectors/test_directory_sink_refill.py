@@ -40,13 +40,12 @@ ROW = s.struct({"n": s.INT64, "city": s.STRING})
 PLACE = ("t", 0)
 
 
-def task(
-    folder: Path, by_group: int = 0, log: Sequence[int] | None = None, **settings: Any
-) -> DirectorySinkTask:
+def task(folder: Path, by_group: int = 0, **settings: Any) -> DirectorySinkTask:
+    """A task that is open. `log` among its settings are the offsets that the log has."""
     made = DirectorySinkTask()
     known = FakeSinkContext(committed={PLACE: by_group} if by_group else None, reports=False)
     made.context = known
-    if log is not None:
+    if (log := settings.pop("log", None)) is not None:
         known.log_offsets[PLACE] = log
     config = {name.replace("_", "."): str(value) for name, value in settings.items()}
     base = {"name": "sink", "path": str(folder), "rotate.interval.ms": "600000"}
@@ -125,6 +124,18 @@ def test_what_is_gone_and_both_ways_on_are_told(tmp_path: Path) -> None:
     text = str(told.value)
     assert f"2 committed files are gone from {tmp_path}, with" in text
     assert "on.missing.output = rewrite" in text and "on.missing.output = accept" in text
+
+
+def test_the_file_that_is_named_is_one_that_is_gone(tmp_path: Path) -> None:
+    """Files of one entry stand in several folders."""
+    settings = {"partition_by": "city", "partition_keep_columns": "true"}
+    write(tmp_path, 5, **settings)
+    gone = f"city=c2/{files(tmp_path / 'city=c2')[0].name}"
+    (tmp_path / gone).unlink()
+    with pytest.raises(ManifestError, match=f"such as {gone}: "):
+        task(tmp_path, **settings)
+    with pytest.raises(ManifestError, match=f"^{gone} is gone and cannot be written anew"):
+        task(tmp_path, on_missing_output="rewrite", format="csv", **settings)
 
 
 @pytest.mark.parametrize("by", ["", "city"])
