@@ -129,7 +129,9 @@ class Refill:
             return False
         raise ManifestError(
             f"{at(record)} is of folder {folder or '.'}, in which {self.entry.path} has no file: "
-            "the sink's transforms or its converter were changed, so its files cannot be written "
-            "anew. Put them back, undo the change, or set on.missing.output = accept to go on "
-            "without them"
+            "either the record was refused then and is a dead letter, and schema.evolution or "
+            "columns.types was changed so that it is taken now, or the sink's transforms or its "
+            "converter were changed. So the files of that commit cannot be written anew. Undo the "
+            "change until they are written, put them back, or set on.missing.output = accept to "
+            "go on without them"
         )

@@ -41,9 +41,11 @@ PLACE = ("t", 0)
 
 
 def task(folder: Path, by_group: int = 0, **settings: Any) -> DirectorySinkTask:
-    """A task that is open. `log` among its settings are the offsets that the log has."""
+    """A task that is open. `log` among the settings are the offsets that the log has, and `reports`
+    whether it reports records."""
     made = DirectorySinkTask()
-    known = FakeSinkContext(committed={PLACE: by_group} if by_group else None, reports=False)
+    group, reports = {PLACE: by_group} if by_group else None, settings.pop("reports", False)
+    known = FakeSinkContext(committed=group, reports=reports)
     made.context = known
     if (log := settings.pop("log", None)) is not None:
         known.log_offsets[PLACE] = log
@@ -226,6 +228,26 @@ def test_a_record_that_is_of_another_folder_now_is_told(tmp_path: Path) -> None:
     log.make = lambda n: SinkRecord("t", 0, n, None, {"n": n, "city": "other"}, (), 0, None, ROW)
     with pytest.raises(ManifestError, match="offset 0 is of folder city=other, in which"):
         log.deliver(task(tmp_path, on_missing_output="rewrite", partition_by="city"))
+
+
+def test_a_record_that_was_refused_and_is_taken_now_is_told(tmp_path: Path) -> None:
+    """Its dead letter may have been used meanwhile. With the setting as it was all goes well."""
+    narrow = s.struct({"n": s.INT32, "city": s.STRING})
+    log = Log(0, 5)
+    log.make = lambda n: record(n, narrow if n in (1, 4) else ROW)  # all those of one city
+    settings = {"partition_by": "city", "reports": True}
+    subject = task(tmp_path, **settings)
+    log.deliver(subject)
+    assert [one.offset for one, _ in context(subject).reported] == [1, 4]
+    shutil.rmtree(tmp_path / "city=c0")
+    settings["on_missing_output"] = "rewrite"
+    with pytest.raises(ManifestError) as told:
+        log.deliver(task(tmp_path, schema_evolution="widen", **settings))
+    text = str(told.value)
+    assert "offset 1 is of folder city=c1" in text and "dead letter" in text
+    assert "schema.evolution" in text and "columns.types" in text and "Undo the change" in text
+    log.deliver(task(tmp_path, **settings))
+    assert numbers(tmp_path) == [0, 2, 3]
 
 
 def test_a_task_whose_staged_files_were_dropped_fills_anew(tmp_path: Path) -> None:
