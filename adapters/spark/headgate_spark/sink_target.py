@@ -18,6 +18,7 @@ from headgate_connectors.tables.columns import Evolution, conform, merge_columns
 from headgate_connectors.tables.delta_types import stored_schema
 from headgate_connectors.tables.sink import Batch, TableError
 from headgate_spark.arrow_rows import check_columns, prepare
+from headgate_spark.csv_texts import has_written_as
 from headgate_spark.files import local_path
 from headgate_spark.folder_log import FolderLog
 from headgate_spark.sessions import (
@@ -191,12 +192,20 @@ class SparkWriter:
         self._check_partitions(table)
 
     def _check_texts(self, table: Any) -> None:
-        """No text is to be written as a null is, nor as an empty text is. Spark writes nothing and
-        ``""`` for them unless it is told otherwise."""
+        """No value is to be written as a null is, and no text as an empty text is. Spark writes
+        nothing and ``""`` for them unless it is told otherwise."""
         null, empty = self._option("nullvalue") or "", self._option("emptyvalue")
         for name in table.schema.names:
             column = table.column(name)
-            if name in self._partition_by or not pa.types.is_string(column.type):
+            if name in self._partition_by:
+                continue
+            if not pa.types.is_string(column.type):
+                if null and has_written_as(column, null, self._option("dateformat") is None):
+                    raise DataError(
+                        f"column {name} has a value that is written as {null!r}, which is what "
+                        "option.nullValue writes: readers could not tell the two apart. Set it to "
+                        "a text that does not occur"
+                    )
                 continue
             for value, option in ((null, "nullValue"), (empty, "emptyValue")):
                 if value and pc.any(pc.equal(column, value)).as_py():

@@ -1,6 +1,7 @@
 """Rows that SparkSink refuses since Spark would change them for some readers; without Spark."""
 
 import datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -100,3 +101,51 @@ def test_a_text_that_csv_would_write_as_a_null_is_refused(
         csv_writer(**options).check_rows(rows)
     csv_writer(**options).check_rows(rows.slice(0, 1))
     csv_writer().check_rows(rows)  # a null is nothing then, and an empty text is ""
+
+
+DAY = datetime.date(2026, 1, 1)
+
+
+def beside(values: Any) -> Any:
+    nulls = pa.nulls(len(values), pa.int8())
+    return pa.table({"v": values, "n": nulls, "p": ["x"] * len(values)})
+
+
+@pytest.mark.parametrize(
+    ("null", "values", "others"),
+    [
+        ("0", pa.array([1, 0]), pa.array([10, None])),
+        ("-7", pa.array([-7], pa.int8()), pa.array([7], pa.int8())),
+        ("true", pa.array([True, None]), pa.array([False])),
+        ("NaN", pa.array([1.0, float("nan")]), pa.array([1.0, None])),
+        ("-Infinity", pa.array([float("-inf")]), pa.array([float("inf")])),
+        ("0.1", pa.array([0.1], pa.float32()), pa.array([0.2], pa.float32())),
+        ("1.50", pa.array([Decimal("1.50")]), pa.array([Decimal("1.51")])),
+        ("2026-01-01", pa.array([DAY]), pa.array([datetime.date(2026, 1, 2)])),
+        # What the column never writes so.
+        ("0", None, pa.array([0.0])),
+        ("00", None, pa.array([0])),
+        ("300", None, pa.array([44], pa.int8())),
+        ("1.5", None, pa.array([Decimal("1.50")])),
+        ("True", None, pa.array([True])),
+        ("20260101", None, pa.array([DAY])),
+        ("none", None, pa.array([0.0])),
+    ],
+)
+def test_a_value_that_csv_would_write_as_a_null_is_refused(
+    null: str, values: Any, others: Any
+) -> None:
+    """Seen with Spark 4: with nullValue 0 the number 0 is read as a null."""
+    subject = csv_writer(nullValue=null)
+    subject.check_rows(beside(others))
+    if values is not None:
+        rows = beside(values)
+        with pytest.raises(DataError, match=f"column v has a value that is written as '{null}'"):
+            subject.check_rows(rows)
+        csv_writer(nullValue="NULL").check_rows(rows)
+        csv_writer().check_rows(rows)
+
+
+def test_dates_of_a_format_that_the_user_gives_are_not_compared() -> None:
+    subject = csv_writer(nullValue="2026-01-01", dateFormat="dd.MM.yyyy")
+    subject.check_rows(beside(pa.array([DAY])))
