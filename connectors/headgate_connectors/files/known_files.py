@@ -70,7 +70,7 @@ class File:
     tried: tuple[int, float] = (0, 0.0)
     """Size and time when it was last read to its end, or its tail."""
     deferred: bool = False
-    """Its open row is not parsed anew yet, though it has grown: see `awaits_growth`."""
+    """Whether its open row is not parsed anew yet, though it has grown: see `awaits_growth`."""
     reader: Reader | None = None
 
     def close(self) -> None:

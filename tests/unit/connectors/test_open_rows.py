@@ -99,6 +99,6 @@ def test_a_file_that_is_another_one_is_looked_at_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = Growing(tmp_path, monkeypatch, until_idle=False)
-    file.path.rename(tmp_path / "old")
-    file.path.write_text('id,b\n1,"' + FILL * 20_100)
+    (tmp_path / "new").write_text('id,b\n1,"' + FILL * 20_100)
+    (tmp_path / "new").replace(file.path)
     assert file.grown("") == 1
