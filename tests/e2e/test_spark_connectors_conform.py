@@ -20,7 +20,7 @@ from headgate_spark.server import SparkServer
 from headgate_spark.sessions import START_TIMEOUT
 
 pytestmark = pytest.mark.slow
-POINTS = tries(5, 40)
+POINTS = tries(3, 20)
 
 
 class OnSpark:
@@ -35,6 +35,7 @@ def texts() -> Sequence[Message]:
     return [Message(f"text {number}", partition=number % 2) for number in range(6)]
 
 
+@pytest.mark.exhaustive
 class TestSparkSource(OnSpark, SourceConformance):
     connector = "SparkSource"
     config: ClassVar = {
@@ -77,6 +78,7 @@ class TestSparkSourceOfRowsThatIncrease(TestSparkSource):
         """What it is here is the table's matter: `tests/e2e/test_spark_source.py` has it."""
 
 
+@pytest.mark.exhaustive
 class TestSparkSink(OnSpark, SinkConformance):
     connector = "SparkSink"
     config: ClassVar = {"format": "parquet", "rotate.records": "2"}

@@ -95,6 +95,9 @@ def test_it_ends_when_idle_and_goes_on_where_it_was(tmp_path: Path, runner: str)
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
     first = _run(tmp_path, "--until-idle", "--timeline", "t.svg")
     assert first.returncode == 0, first.stdout + first.stderr
+    before, _, _ = first.stdout.partition("starting 1 worker")
+    told = [line for line in before.splitlines() if "note: copy: connector.class: " in line]
+    assert len(told) == 1 and "FileStreamSink writes at least once" in told[0]
     assert (tmp_path / "out.txt").read_text().splitlines() == lines
     assert "<svg" in (tmp_path / "t.svg").read_text()
     summary = json.loads((tmp_path / "state" / "logs" / "summary.json").read_text())

@@ -40,7 +40,7 @@ from headgate_runtime.up.display import (
     connector_rates,
     counted,
 )
-from headgate_runtime.up.forecast import notes_of
+from headgate_runtime.up.forecast import at_least_once, notes_of
 from headgate_runtime.up.idle import (
     Outcome,
     Verdict,
@@ -261,10 +261,13 @@ class Up:
         look.start()
         names = self._registry.free_names(self._pipeline.workers)
         seen = self._at_start = self._observer.read()
-        for line in notes_of(self._pipeline, self._all_configs(seen.state), self._topics()):
+        configs_now = self._all_configs(seen.state)
+        for line in notes_of(self._pipeline, configs_now, self._topics()):
             self._say(line)
-        self._ends_at_start = self._observer.topic_ends(self._all_configs(seen.state).values())
-        self._spark.start(tasks_max_of(self._all_configs(seen.state)))
+        for line in at_least_once(self._pipeline, configs_now):
+            self._say(line)
+        self._ends_at_start = self._observer.topic_ends(configs_now.values())
+        self._spark.start(tasks_max_of(configs_now))
         look.join()
         connectors = {name: asdict(each) for name, each in described().items()}
         configs = [
