@@ -36,6 +36,9 @@ LOOKS_MAX = 50_000
 TIME_MAX_MS = 3_600_000
 """After so much virtual time, or so many looks, a run is stopped."""
 _FOREVER_MS = 1 << 60
+DRY_PAUSES = 5
+"""After so many pauses between which nothing was read, written or committed there are no more: a
+task that is paused after each look never says that it is idle."""
 
 
 @dataclass(slots=True)
@@ -68,6 +71,9 @@ class RunLifeline(BodyLifeline):
         self._looks = 0
         self._stop_told = False
         self._resume_ms: int | None = None
+        self._points = points
+        self._got_on = (0, 0)
+        self._dry_pauses = 0
         self._pausing = False
         """Since a pause was sent, until the task says that it runs again."""
         self._until_ms = world.now_ms() + TIME_MAX_MS
@@ -133,6 +139,13 @@ class RunLifeline(BodyLifeline):
         if number == self._conduct.stop_at:
             self.tell_stop()
         if name == self._conduct.pause_at and not (self._stop_told or self._pausing):
+            self._pause()
+
+    def _pause(self) -> None:
+        got_on = (len(self._world.log.from_source), self._points.got_on)
+        self._dry_pauses = self._dry_pauses + 1 if got_on == self._got_on else 0
+        self._got_on = got_on
+        if self._dry_pauses <= DRY_PAUSES:
             self._pausing = True
             self.deliver(m.PauseTask())
 

@@ -180,6 +180,16 @@ def test_a_run_that_was_killed_passes_no_point_any_more() -> None:
     assert points.passed == ["one", "two"]
 
 
+def test_a_source_is_paused_while_it_gets_on(tmp_path: Path) -> None:
+    """It looks for more after its last record, and is idle once it is left alone."""
+    file = tmp_path / "in.txt"
+    file.write_text("one\ntwo\nthree\n")
+    config = {"topic": "t", "file": str(file), "batch.size": "1"}
+    run = run_source("FileStreamSource", config, pause_at="after poll()")
+    assert [message.value for message in run.messages] == ["one", "two", "three"]
+    assert run.idle and 3 <= run.pauses < 20
+
+
 def test_bytes_that_no_converter_wrote() -> None:
     config = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
     run = run_sink(ListSink, config, [{"n": 1}, Raw(b"{no json")])
