@@ -336,3 +336,18 @@ def test_settings_of_the_worker_reach_the_task(tmp_path: Path) -> None:
     suite = chain(SettingTask, worker_settings={"spark.remote": "sc://here:1"})
     suite.test_writes_every_record(tmp_path)
     assert seen == ["sc://here:1"]
+
+
+def test_a_suite_of_slow_runs_tries_fewer_points(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    class Counts(Chain):
+        points_max = 2
+
+        def _run(self, folder: Path, world: World, **how: Any) -> SinkRun:
+            kills.extend([how["kill_at"]] if "kill_at" in how else [])
+            return super()._run(folder, world, **how)
+
+    kills: list[int] = []
+    Counts().test_survives_a_kill_at_every_point(tmp_path, request)
+    assert len(kills) == 2 and kills[0] == 1 < kills[1]
