@@ -17,7 +17,7 @@ from headgate_grpc import cluster_watch
 from headgate_grpc.client import Client
 from headgate_grpc.client.watching import WorkerChange
 from headgate_rest.peer import PeerClient
-from headgate_runtime.remote import commands
+from headgate_runtime.remote import commands, connectors
 from headgate_runtime.remote.over_grpc import GrpcRemote
 from headgate_runtime.tasks import long_calls
 
@@ -80,7 +80,7 @@ def test_the_worker_that_is_asked_need_not_run_the_task(
             remote.close()
             words = r"slow-0 is in poll for \d+ s; the log of its worker says where"
             commands.status(other.grpc)
-            commands.show_connector("slow", other.grpc)
+            connectors.show_connector(["slow"], url=other.grpc)
             assert len(re.findall(words, capsys.readouterr().out)) == 2
             assert watched_call(other.grpc) == ("slow-0", "poll")
         finally:
