@@ -7,7 +7,6 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.depth import tries
 from support.spark.shared import spark_server  # noqa: F401
 
 from headgate.testing import (
@@ -19,8 +18,8 @@ from headgate.testing import (
 from headgate_spark.server import SparkServer
 from headgate_spark.sessions import START_TIMEOUT
 
-pytestmark = pytest.mark.slow
-POINTS = tries(3, 20)
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
+POINTS = 20
 
 
 class OnSpark:
@@ -35,7 +34,6 @@ def texts() -> Sequence[Message]:
     return [Message(f"text {number}", partition=number % 2) for number in range(6)]
 
 
-@pytest.mark.exhaustive
 class TestSparkSource(OnSpark, SourceConformance):
     connector = "SparkSource"
     config: ClassVar = {
@@ -62,7 +60,6 @@ class TestSparkSource(OnSpark, SourceConformance):
         return self.prepare(folder)
 
 
-@pytest.mark.exhaustive
 class TestSparkSourceOfRowsThatIncrease(TestSparkSource):
     config: ClassVar = {
         "topic": "rows",
@@ -78,7 +75,6 @@ class TestSparkSourceOfRowsThatIncrease(TestSparkSource):
         """What it is here is the table's matter: `tests/e2e/test_spark_source.py` has it."""
 
 
-@pytest.mark.exhaustive
 class TestSparkSink(OnSpark, SinkConformance):
     connector = "SparkSink"
     config: ClassVar = {"format": "parquet", "rotate.records": "2"}
