@@ -55,8 +55,14 @@ class Input:
         Raises:
             NotReady: what was read to its end is a compressed stream without its end.
         """
-        if _is_cut(self.file):
+        if self.is_cut:
             raise NotReady("its compressed data end in the middle")
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether what was read to its end is a compressed stream without its end. Its last line
+        is then no row, however long the file has been still."""
+        return _is_cut(self.file)
 
 
 def _is_cut(file: "io.BufferedReader[Any]") -> bool:

@@ -279,7 +279,8 @@ class CsvReader:
         while True:
             line = self._file.readline(most + 1)
             self._ended_line = line[-1:] == b"\n"
-            whole = self._ended_line or self._settled or len(line) > most
+            is_last = self._settled and not self._input.is_cut
+            whole = self._ended_line or is_last or len(line) > most
             if not line or not whole:
                 self._at_end = True
                 return

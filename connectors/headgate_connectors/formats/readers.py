@@ -170,7 +170,7 @@ class LineReader:
             if not chunk:
                 if not rows:
                     self._input.refuse_cut()
-                if settled and rest:
+                if settled and rest and not self._input.is_cut:
                     self._take_last(rest, rows)
                 break
         return rows

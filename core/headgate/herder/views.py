@@ -65,7 +65,8 @@ class ConnectorCall:
 
     connector: str
     method: str
-    """``start``, ``task_configs``, ``stop`` or ``validate``."""
+    """``validate``, ``start``, ``task_configs``, ``stop``, ``alter_offsets`` or
+    ``reached_offsets``."""
     took_ms: int
     """How long it has taken by now."""
 

@@ -5,6 +5,7 @@ import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -12,6 +13,8 @@ from support.task.source_tasks import Offsets, Run, reasons, values
 
 from headgate.connector.api import SourceRecord
 from headgate_connectors.directory import BadFileError, DirectorySource
+from headgate_connectors.files.reader import ReadOptions
+from headgate_connectors.formats.readers import open_reader
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
@@ -92,6 +95,36 @@ def test_a_cut_compressed_file_is_set_aside_and_read_on_when_it_is_whole(
     rest = values(subject.rest())
     assert [value for value in first + rest if value != '"b"'] == lines.decode().split()
     assert subject.context.quarantined == []
+
+
+@pytest.mark.parametrize("end", COMPRESS)
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "lines"])
+def test_what_a_cut_compressed_file_ends_with_is_no_row(
+    tmp_path: Path, kind: str, end: str
+) -> None:
+    """The cut may stand in the middle of a line, and half a line may look like a whole one."""
+    rows = [str(n * 7919) for n in range(9_000)]
+    head = "n\n" if kind == "csv" else ""
+    data = COMPRESS[end]((head + "\n".join(rows) + "\n").encode())
+    for part in range(20, 40, 2):
+        path = tmp_path / f"{part}.{kind}{end}"
+        path.write_bytes(data[: len(data) * part // 40])
+    subject = run(tmp_path, format=kind, batch_size="700", poll_interval_ms="1")
+    found: dict[str, list[str]] = {}
+    for record in subject.rest():
+        assert isinstance(record, SourceRecord)
+        value = json.loads(str(record.value))["n"] if kind == "csv" else str(record.value)
+        found.setdefault(record.source_partition["file"], []).append(value)
+    assert all(values == rows[: len(values)] for values in found.values())
+    assert len(subject.context.quarantined) == 10
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "lines"])
+def test_a_reader_of_a_cut_file_gives_whole_rows_alone(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"0\n1234\n5678\n", 0)[:-10])
+    reader: Any = open_reader(kind, path, None, "gzip", ReadOptions())
+    assert [row.value for row in reader.read(9, True)][-1] in ("1234", '{"0":"1234"}')
 
 
 def test_while_following_a_cut_compressed_file_is_waited_for(tmp_path: Path) -> None:
