@@ -1,4 +1,4 @@
-"""The examples of docs/run/spark.md on tables, run as they stand, but for the paths of files."""
+"""The examples of docs/run/tables.md, run as they stand, but for the paths of files."""
 
 import subprocess
 from pathlib import Path
@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from support.commands.pipelines import HEADGATE
 from support.pages import block
 
-PAGE = "docs/run/spark.md"
+PAGE = "docs/run/tables.md"
 READS = """
 [cluster]
 data = "state"

@@ -1,4 +1,4 @@
-"""What the pages on Spark show is taken as it stands: each table of a pipeline, each setting."""
+"""What the pages on Spark and on tables show is taken as it stands: each table of a pipeline, each setting."""
 
 from pathlib import Path
 
@@ -9,7 +9,8 @@ from headgate_runtime.config.properties import read_properties
 from headgate_runtime.config.settings import KEYS
 from headgate_runtime.up import pipeline
 
-PAGE, CLUSTER = "docs/run/spark.md", "docs/run/spark-cluster.md"
+SPARK, TABLES = "docs/run/spark.md", "docs/run/tables.md"
+CLUSTER = "docs/run/spark-cluster.md"
 AROUND = '[cluster]\ndata = "state"\nrunner = "spark"\n'
 SINK = """
 [connectors.x]
@@ -31,7 +32,7 @@ def completed(block: str) -> str:
     return AROUND + SINK + block  # lines of a connector
 
 
-@pytest.mark.parametrize("block", blocks(PAGE, "toml"))
+@pytest.mark.parametrize("block", [*blocks(SPARK, "toml"), *blocks(TABLES, "toml")])
 def test_a_pipeline_of_the_page_has_no_faults(block: str, tmp_path: Path) -> None:
     found = pipeline.parse(completed(block), tmp_path / "pipeline.toml")
     assert found.connectors
@@ -49,5 +50,6 @@ def test_settings_of_the_page_are_settings(block: str, tmp_path: Path) -> None:
 
 
 def test_the_pages_have_examples() -> None:
-    assert len(blocks(PAGE, "toml")) >= 6
+    assert len(blocks(SPARK, "toml")) >= 4
+    assert len(blocks(TABLES, "toml")) >= 5
     assert len(blocks(CLUSTER, "properties")) >= 5
