@@ -8,13 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.spark.shared import spark_server  # noqa: F401
+from support.task.sink_suites import ParquetFolder
 
-from headgate.testing import (
-    Message,
-    PlannedSinkConformance,
-    SinkConformance,
-    SourceConformance,
-)
+from headgate.testing import PlannedSinkConformance, SinkConformance, SourceConformance
 from headgate_spark.server import SparkServer
 from headgate_spark.sessions import START_TIMEOUT
 
@@ -28,10 +24,6 @@ class OnSpark:
     @pytest.fixture(autouse=True)
     def _reaches_spark(self, spark_server: SparkServer) -> None:  # noqa: F811
         self.worker_settings = {"spark.remote": spark_server.address, START_TIMEOUT: "300"}
-
-
-def texts() -> Sequence[Message]:
-    return [Message(f"text {number}", partition=number % 2) for number in range(6)]
 
 
 class TestSparkSource(OnSpark, SourceConformance):
@@ -75,27 +67,14 @@ class TestSparkSourceOfRowsThatIncrease(TestSparkSource):
         """None: the rows of a table are its own; `tests/e2e/test_spark_source.py` breaks tables."""
 
 
-class TestSparkSink(OnSpark, SinkConformance):
+class TestSparkSink(OnSpark, ParquetFolder, SinkConformance):
     connector = "SparkSink"
     config: ClassVar = {"format": "parquet", "rotate.records": "2"}
     exactly_once = True
     points_max = POINTS
 
-    def messages(self) -> Sequence[Message]:
-        return texts()
 
-    def prepare(self, folder: Path) -> Mapping[str, str]:
-        return {"path": str(folder / "out")}
-
-    def written(self, folder: Path) -> list[object]:
-        files = sorted((folder / "out").glob("*.parquet"))
-        return [row["value"] for file in files for row in pq.read_table(file).to_pylist()]
-
-    def bad_message(self) -> Message:
-        return Message(None)
-
-
-class TestSparkFileSink(OnSpark, PlannedSinkConformance):
+class TestSparkFileSink(OnSpark, ParquetFolder, PlannedSinkConformance):
     connector = "SparkFileSink"
     config: ClassVar = {
         "format": "parquet",
@@ -105,16 +84,3 @@ class TestSparkFileSink(OnSpark, PlannedSinkConformance):
     }
     exactly_once = True
     points_max = POINTS
-
-    def messages(self) -> Sequence[Message]:
-        return texts()
-
-    def prepare(self, folder: Path) -> Mapping[str, str]:
-        return {"path": str(folder / "out")}
-
-    def written(self, folder: Path) -> list[object]:
-        files = sorted((folder / "out").glob("*.parquet"))
-        return [row["value"] for file in files for row in pq.read_table(file).to_pylist()]
-
-    def bad_message(self) -> Message:
-        return Message(None)

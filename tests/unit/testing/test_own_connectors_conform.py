@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 from support.task.iceberg_tables import catalog, config_of
+from support.task.sink_suites import ParquetFolder, TwoPartitions
 
 from headgate.testing import Message, SinkConformance, SourceConformance
 
@@ -77,23 +77,10 @@ class TestDirectorySource(SourceConformance):
         return config
 
 
-class TestDirectorySink(SinkConformance):
+class TestDirectorySink(ParquetFolder, SinkConformance):
     connector = "DirectorySink"
     config: ClassVar = {"format": "parquet", "rotate.records": "2"}
     exactly_once = True
-
-    def messages(self) -> Sequence[Message]:
-        return [Message(f"text {number}", partition=number % 2) for number in range(6)]
-
-    def prepare(self, folder: Path) -> Mapping[str, str]:
-        return {"path": str(folder / "out")}
-
-    def written(self, folder: Path) -> list[object]:
-        files = sorted((folder / "out").glob("*.parquet"))
-        return [row["value"] for file in files for row in pq.read_table(file).to_pylist()]
-
-    def bad_message(self) -> Message:
-        return Message(None)
 
 
 @pytest.mark.exhaustive
@@ -109,13 +96,10 @@ class TestDirectorySinkOfJsonLines(TestDirectorySink):
         return [Message(f"text {number}", partition=number % 3) for number in range(12)]
 
 
-class TestDeltaSink(SinkConformance):
+class TestDeltaSink(TwoPartitions, SinkConformance):
     connector = "DeltaSink"
     config: ClassVar = {"rotate.records": "2"}
     exactly_once = True
-
-    def messages(self) -> Sequence[Message]:
-        return [Message(f"text {number}", partition=number % 2) for number in range(6)]
 
     def prepare(self, folder: Path) -> Mapping[str, str]:
         return {"path": str(folder / "table")}
@@ -125,9 +109,6 @@ class TestDeltaSink(SinkConformance):
             return []
         rows = DeltaTable(folder / "table").to_pyarrow_table()
         return [row["value"] for row in rows.to_pylist()]
-
-    def bad_message(self) -> Message:
-        return Message(None)
 
 
 class TestDeltaSource(SourceConformance):
@@ -200,13 +181,10 @@ class TestIcebergSource(SourceConformance):
         return config
 
 
-class TestIcebergSink(SinkConformance):
+class TestIcebergSink(TwoPartitions, SinkConformance):
     connector = "IcebergSink"
     config: ClassVar = {"rotate.records": "2"}
     exactly_once = True
-
-    def messages(self) -> Sequence[Message]:
-        return [Message(f"text {number}", partition=number % 2) for number in range(6)]
 
     def prepare(self, folder: Path) -> Mapping[str, str]:
         return {key: text for key, text in config_of(folder).items() if key != "name"}
@@ -216,9 +194,6 @@ class TestIcebergSink(SinkConformance):
             if not lake.table_exists("shop.rows"):
                 return []
             return lake.load_table("shop.rows").scan().to_arrow()["value"].to_pylist()
-
-    def bad_message(self) -> Message:
-        return Message(None)
 
 
 class TestCountSource(SourceConformance):
