@@ -1,15 +1,14 @@
 """A folder read twice: record by record, and as batches where its source makes them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from support.task.directory_runs import in_records
 from support.task.source_tasks import Offsets, Run
 
 from headgate.connector.api import SourceItem, SourceRecord
 from headgate.connector.batches import SourceBatch
-from headgate_arrow import rows
 from headgate_connectors.directory import DirectorySource
 
 
@@ -21,14 +20,6 @@ def run(
     found.context.takes_batches = found.context.keeps_batches = by_batch
     found.task.start(found.config)
     return found
-
-
-def in_records(items: Sequence[Any]) -> list[SourceItem]:
-    return [
-        one
-        for item in items
-        for one in (rows.source_records(item) if isinstance(item, SourceBatch) else [item])
-    ]
 
 
 def comparable(item: SourceItem) -> SourceItem:

@@ -1,12 +1,15 @@
 """Runs of a DirectorySource over files of a folder."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from support.task.source_tasks import Offsets, Run
 
 from headgate.connector.api import SkippedRecord, SourceRecord
+from headgate.connector.batches import SourceBatch
 from headgate.connector.text_converters import text_of
+from headgate_arrow.rows import source_records
 from headgate_connectors.directory import DirectorySource
 
 
@@ -28,6 +31,24 @@ def run(
         **more,
     }
     return Run(DirectorySource, config, offsets, until_idle=until_idle)
+
+
+def by_batches(folder: Path, offsets: Offsets | None = None, **more: str) -> list[Any]:
+    """What a task gives whose records may be batches, with each batch in records."""
+    config = {"path": str(folder), "topic": "t", "errors.tolerance": "all", **more}
+    subject = Run(DirectorySource, config, offsets, start=False)
+    subject.context.takes_batches = subject.context.keeps_batches = True
+    subject.task.start(subject.config)
+    return in_records(subject.rest())
+
+
+def in_records(items: Sequence[Any]) -> list[Any]:
+    """Items of a source, with the records of a batch in its place."""
+    return [
+        one
+        for item in items
+        for one in (source_records(item) if isinstance(item, SourceBatch) else [item])
+    ]
 
 
 def texts(records: list[Any]) -> list[str]:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.data.both_ways import both, in_records, run
+from support.data.both_ways import both, run
 from support.depth import tries
+from support.task.directory_runs import in_records
 from support.task.source_tasks import Offsets
 
 from headgate.connector.batches import SourceBatch

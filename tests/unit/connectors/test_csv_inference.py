@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.task.directory_runs import run
+from support.task.directory_runs import by_batches, run
 from support.task.source_tasks import Offsets, Run, reasons, values
 
 from headgate.connector.api import OffsetUpdate, SourceRecord
-from headgate.connector.batches import SourceBatch
 from headgate.connector.config import ConfigError
-from headgate_arrow.rows import source_records
 from headgate_connectors.directory import BadFileError, DirectorySource
 from headgate_connectors.files.inferred_types import InferredTypes
 from headgate_connectors.formats.csv_inference import ANEW, as_written, inferred
@@ -110,17 +108,6 @@ def test_what_was_inferred_is_written_back_as_it_was_or_stayed_text(texts: list[
         else:
             back = str(value)
         assert back == text
-
-
-def by_batches(folder: Path, offsets: Offsets | None = None, **config: str) -> list[Any]:
-    given = {"path": str(folder), "topic": "t", "errors.tolerance": "all", **config}
-    subject = Run(DirectorySource, given, offsets, start=False)
-    subject.context.takes_batches = subject.context.keeps_batches = True
-    subject.task.start(subject.config)
-    found: list[Any] = []
-    for one in subject.rest():
-        found += source_records(one) if isinstance(one, SourceBatch) else [one]
-    return found
 
 
 GOOD = ["1", "1.5", "1.50", "true", "2026-11-26", "2026-11-26T07:05:09.120Z"]

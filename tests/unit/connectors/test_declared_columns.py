@@ -12,14 +12,11 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
-from support.task.directory_runs import run
-from support.task.source_tasks import Offsets, Run, reasons, values
+from support.task.directory_runs import by_batches, run
+from support.task.source_tasks import Offsets, reasons, values
 
 from headgate.connector.api import SourceRecord
-from headgate.connector.batches import SourceBatch
 from headgate.connector.config import ConfigError
-from headgate_arrow.rows import source_records
-from headgate_connectors.directory import DirectorySource
 from headgate_connectors.files.source_config import CONFIG
 from headgate_connectors.formats.column_kinds import parse_columns
 
@@ -65,18 +62,6 @@ TYPES = {"columns.types": "n: int64, x: float64, sum: decimal(12,2), note: strin
 
 def put(path: Path, **columns: Any) -> None:
     path.write_bytes(FORMATS[path.suffix[1:]](pa.table(columns)))
-
-
-def by_batches(folder: Path, offsets: Offsets | None = None, **config: str) -> list[Any]:
-    """What the task gives where batches are taken, as records."""
-    given = {"path": str(folder), "topic": "t", "errors.tolerance": "all", **config}
-    subject = Run(DirectorySource, given, offsets, start=False)
-    subject.context.takes_batches = subject.context.keeps_batches = True
-    subject.task.start(subject.config)
-    found: list[Any] = []
-    for one in subject.rest():
-        found += source_records(one) if isinstance(one, SourceBatch) else [one]
-    return found
 
 
 def alike(folder: Path, **config: str) -> list[Any]:

@@ -3,7 +3,6 @@ once, whenever it is killed."""
 
 import csv
 import json
-import os
 import random
 import shutil
 import time
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.depth import tries
 from support.task.body_bench import BodyBench
+from support.task.killed_sink import Killed, kill_at
 from support.task.sink_records import committed
 
 from headgate.connector import Schema
@@ -333,30 +333,6 @@ def test_files_that_go_while_it_runs_are_accepted(tmp_path: Path, whole: bool) -
 
 
 # -- kills --
-
-
-class Killed(BaseException):
-    pass
-
-
-def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """End the task at the step-th call that changes the folder."""
-    left = [step]
-
-    def wrap(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
-                raise Killed
-            return real(*args, **kwargs)
-
-        return call
-
-    monkeypatch.setattr(os, "link", wrap(os.link))
-    monkeypatch.setattr(os, "fsync", wrap(os.fsync))
-    for name in ("rename", "mkdir", "unlink"):
-        monkeypatch.setattr(Path, name, wrap(getattr(Path, name)))
-
 
 SHAPES: Sequence[dict[str, str]] = [
     {"format": "parquet"},

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.data.both_ways import both, in_records
+from support.data.both_ways import both
 from support.depth import tries
+from support.task.directory_runs import in_records
 from support.task.source_tasks import Run, reasons, values
 
 from headgate.connector import schema as s

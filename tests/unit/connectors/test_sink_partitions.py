@@ -2,10 +2,8 @@
 
 import datetime
 import json
-import os
 import random
 from collections import Counter
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from support.depth import tries
+from support.task.killed_sink import Killed, kill_at
 
 from headgate.connector import DataError, Schema
 from headgate.connector import schema as s
@@ -274,29 +273,6 @@ def test_escapes_are_those_of_spark() -> None:
 
 
 # -- kills --
-
-
-class Killed(BaseException):
-    pass
-
-
-def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """End the task at the step-th call that changes the folder."""
-    left = [step]
-
-    def wrap(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
-                raise Killed
-            return real(*args, **kwargs)
-
-        return call
-
-    monkeypatch.setattr(os, "link", wrap(os.link))
-    monkeypatch.setattr(os, "fsync", wrap(os.fsync))
-    monkeypatch.setattr(Path, "rename", wrap(Path.rename))
-    monkeypatch.setattr(Path, "mkdir", wrap(Path.mkdir))
 
 
 def lives(folder: Path, chance: random.Random, count: int) -> int:
