@@ -1,11 +1,12 @@
 """The conformance suite of sinks of planned batches, which read the log by themselves."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from headgate.task.messages import TaskOutcome
 from headgate_runtime.testing.compare import fail
-from headgate_runtime.testing.runs import SinkRun
+from headgate_runtime.testing.points import runs_at
 from headgate_runtime.testing.sinks import SinkChecks
 from headgate_runtime.testing.some import some
 from headgate_runtime.testing.sources import never, new_folder
@@ -42,19 +43,7 @@ class PlannedSinkConformance(SinkChecks):
         taken = 0
         for number in some(range(1, len(names) + 1), request, self.points_max):
             folder, world = new_folder(tmp_path, f"takeover-{number}"), World()
-            others: list[SinkRun] = []
-
-            def take_over(
-                at: int,
-                _name: str,
-                number: int = number,
-                folder: Path = folder,
-                world: World = world,
-                others: list[SinkRun] = others,
-            ) -> None:
-                if at == number:
-                    others.append(self._run(folder, world))
-
+            take_over, others = runs_at(number, partial(self._run, folder, world))
             first = self._run(folder, world, first=True, at_point=take_over)
             taken += len(others)
             where = f"a takeover at point {number}, {names[number - 1]}"

@@ -1,6 +1,9 @@
 """Points of a run at which a test may end it, and what may happen there."""
 
 from collections.abc import Callable
+from typing import TypeVar
+
+R = TypeVar("R")
 
 GETS_ON = ("after open()", "after records are read", "after offsets are committed")
 
@@ -47,3 +50,14 @@ class Points:
         if number == self._kill_at:
             self.dead = True
             raise Killed
+
+
+def runs_at(number: int, run: Callable[[], R]) -> tuple[Callable[[int, str], None], list[R]]:
+    """An `on_point` that calls `run` at the point with this number, and what `run` returned."""
+    returned: list[R] = []
+
+    def at_point(at: int, _name: str) -> None:
+        if at == number:
+            returned.append(run())
+
+    return at_point, returned

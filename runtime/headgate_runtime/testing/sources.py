@@ -1,6 +1,7 @@
 """The conformance suite of sources: what a worker may do to a task, done at every point."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ from headgate_runtime.testing.compare import fail, same_messages, same_values
 from headgate_runtime.testing.config_check import config_problems
 from headgate_runtime.testing.job import NO_SETTINGS, full_config, source_class
 from headgate_runtime.testing.messages import Message
+from headgate_runtime.testing.points import runs_at
 from headgate_runtime.testing.runs import SourceRun, run_source
 from headgate_runtime.testing.some import DEFAULT, some
 from headgate_runtime.testing.world import World
@@ -118,19 +120,7 @@ class SourceConformance:
         expected, taken = self._expected(tmp_path), 0
         for number, name, folder in self._points(tmp_path, request, "takeover"):
             world = World()
-            others: list[SourceRun] = []
-
-            def take_over(
-                at: int,
-                _name: str,
-                number: int = number,
-                folder: Path = folder,
-                world: World = world,
-                others: list[SourceRun] = others,
-            ) -> None:
-                if at == number:
-                    others.append(self._run(folder, world=world))
-
+            take_over, others = runs_at(number, partial(self._run, folder, world=world))
             first = self._run(folder, world=world, at_point=take_over)
             where = f"a takeover at point {number}, {name}"
             taken += len(others)
