@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -17,6 +17,7 @@ from headgate_grpc.client.address import (
     target,
 )
 from headgate_grpc.client.errors import HeadgateError
+from headgate_grpc.client.patience import AGAIN_S, TIMEOUT_S, Outage, wait_request
 from headgate_grpc.client.watching import Change, Watching, WorkerChange, worker_changes
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2, connector_service_pb2
@@ -25,14 +26,10 @@ from headgate_grpc.v1.connector_service_pb2_grpc import ConnectorServiceStub
 
 A = TypeVar("A")
 
-TIMEOUT_S: Final = 90.0
-AGAIN_S: Final = 0.5
-
 
 def connect_async(address: str | None = None, *, timeout_s: float = TIMEOUT_S) -> "AsyncClient":
     """A client of the API at `address`, ``grpc://host:port``, ``grpcs://host:port`` or
-    ``unix:path``. None: HEADGATE_URL,
-    or the `headgate up` of this folder.
+    ``unix:path``. None: HEADGATE_URL, or the `headgate up` of this folder.
 
     Nothing is connected yet: a server that is not there is told by the first call.
 
@@ -152,7 +149,7 @@ class AsyncClient:
             HeadgateError: it was refused, or could not be taken up for `give_up_after_s`.
         """
         wanted = connector_pb2.ConnectorFilter(prefix=prefix, names=names, states=states)
-        watching, failing_since = Watching(), 0.0
+        watching, outage = Watching(), Outage(give_up_after_s)
         while True:
             request = connector_service_pb2.WatchConnectorsRequest(
                 filter=wanted, view=view, cursor=watching.cursor
@@ -160,15 +157,11 @@ class AsyncClient:
             stream = self.connectors.WatchConnectors(request)
             try:
                 async for response in stream:
-                    failing_since = 0.0
+                    outage.over()
                     for change in watching.changes(response):
                         yield change
             except grpc.aio.AioRpcError as error:
-                refused = HeadgateError.of(error, reads=True)
-                now = asyncio.get_running_loop().time()
-                failing_since = failing_since or now
-                if refused.code != "UNAVAILABLE" or now - failing_since > give_up_after_s:
-                    raise refused from error
+                outage.broke_off(error)
             finally:
                 stream.cancel()
             await asyncio.sleep(AGAIN_S)
@@ -188,15 +181,13 @@ class AsyncClient:
 
         A server ends a call after 90 s at the latest. It is asked again until `timeout_s` is over.
         """
-        request = connector_service_pb2.WaitConnectorRequest(
-            name=name, stop_at_failure=stop_at_failure, min_config_offset=min_config_offset
+        request = wait_request(
+            name,
+            state,
+            deleted=deleted,
+            stop_at_failure=stop_at_failure,
+            min_config_offset=min_config_offset,
         )
-        if deleted:
-            request.deleted = True
-        elif state is not None:
-            request.state = state
-        else:
-            request.settled = True
         kind = connector_service_pb2.WaitConnectorResponse
         until = time.monotonic() + (timeout_s or self._timeout_s)
         while True:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 
@@ -15,6 +15,7 @@ from headgate_grpc.client.address import (
     target,
 )
 from headgate_grpc.client.errors import HeadgateError
+from headgate_grpc.client.patience import AGAIN_S, TIMEOUT_S, Outage, wait_request
 from headgate_grpc.client.watching import Change, Watching, WorkerChange, worker_changes
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2, connector_service_pb2
@@ -23,14 +24,10 @@ from headgate_grpc.v1.connector_service_pb2_grpc import ConnectorServiceStub
 
 A = TypeVar("A")
 
-TIMEOUT_S: Final = 90.0
-AGAIN_S: Final = 0.5
-
 
 def connect(address: str | None = None, *, timeout_s: float = TIMEOUT_S) -> "Client":
     """A client of the API at `address`, ``grpc://host:port``, ``grpcs://host:port`` or
-    ``unix:path``. None: HEADGATE_URL,
-    or the `headgate up` of this folder.
+    ``unix:path``. None: HEADGATE_URL, or the `headgate up` of this folder.
 
     Nothing is connected yet: a server that is not there is told by the first call.
 
@@ -131,7 +128,7 @@ class Client:
             name=name, view=view, min_config_offset=min_config_offset
         )
         kind = connector_service_pb2.GetConnectorResponse
-        return (self._ask(self.connectors.GetConnector, request, kind)).connector
+        return self._ask(self.connectors.GetConnector, request, kind).connector
 
     def watch(
         self,
@@ -149,7 +146,7 @@ class Client:
             HeadgateError: it was refused, or could not be taken up for `give_up_after_s`.
         """
         wanted = connector_pb2.ConnectorFilter(prefix=prefix, names=names, states=states)
-        watching, failing_since = Watching(), 0.0
+        watching, outage = Watching(), Outage(give_up_after_s)
         while True:
             request = connector_service_pb2.WatchConnectorsRequest(
                 filter=wanted, view=view, cursor=watching.cursor
@@ -157,14 +154,10 @@ class Client:
             stream = self.connectors.WatchConnectors(request)
             try:
                 for response in stream:
-                    failing_since = 0.0
+                    outage.over()
                     yield from watching.changes(response)
             except grpc.RpcError as error:
-                refused = HeadgateError.of(error, reads=True)
-                now = time.monotonic()
-                failing_since = failing_since or now
-                if refused.code != "UNAVAILABLE" or now - failing_since > give_up_after_s:
-                    raise refused from error
+                outage.broke_off(error)
             finally:
                 stream.cancel()
             time.sleep(AGAIN_S)
@@ -184,15 +177,13 @@ class Client:
 
         A server ends a call after 90 s at the latest. It is asked again until `timeout_s` is over.
         """
-        request = connector_service_pb2.WaitConnectorRequest(
-            name=name, stop_at_failure=stop_at_failure, min_config_offset=min_config_offset
+        request = wait_request(
+            name,
+            state,
+            deleted=deleted,
+            stop_at_failure=stop_at_failure,
+            min_config_offset=min_config_offset,
         )
-        if deleted:
-            request.deleted = True
-        elif state is not None:
-            request.state = state
-        else:
-            request.settled = True
         kind = connector_service_pb2.WaitConnectorResponse
         until = time.monotonic() + (timeout_s or self._timeout_s)
         while True:
@@ -230,7 +221,7 @@ class Client:
             name=name, config=config, initial_state=initial_state
         )
         kind = connector_service_pb2.CreateConnectorResponse
-        return (self._ask(self.connectors.CreateConnector, request, kind)).connector
+        return self._ask(self.connectors.CreateConnector, request, kind).connector
 
     def put_config(
         self, name: str, config: Mapping[str, str], *, etag: str = ""
@@ -255,7 +246,7 @@ class Client:
             name=name, set=change, remove=remove, etag=etag
         )
         kind = connector_service_pb2.PatchConnectorConfigResponse
-        return (self._ask(self.connectors.PatchConnectorConfig, request, kind)).connector
+        return self._ask(self.connectors.PatchConnectorConfig, request, kind).connector
 
     def delete(self, name: str, *, etag: str = "") -> connector_service_pb2.DeleteConnectorResponse:
         request = connector_service_pb2.DeleteConnectorRequest(name=name, etag=etag)
@@ -285,7 +276,7 @@ class Client:
             name=name, include_tasks=include_tasks, only_failed=only_failed
         )
         kind = connector_service_pb2.RestartConnectorResponse
-        return (self._ask(self.connectors.RestartConnector, request, kind)).plan
+        return self._ask(self.connectors.RestartConnector, request, kind).plan
 
     def restart_task(self, name: str, task: int) -> None:
         request = connector_service_pb2.RestartTaskRequest(name=name, task=task)
@@ -297,7 +288,7 @@ class Client:
     def read_offsets(self, name: str) -> Sequence[connector_pb2.ConnectorOffset]:
         request = connector_service_pb2.ReadOffsetsRequest(name=name)
         kind = connector_service_pb2.ReadOffsetsResponse
-        return [*(self._ask(self.connectors.ReadOffsets, request, kind)).offsets]
+        return [*self._ask(self.connectors.ReadOffsets, request, kind).offsets]
 
     def alter_offsets(
         self,
@@ -309,13 +300,13 @@ class Client:
         """Connect's message. Partitions that are not named keep their offsets."""
         request = connector_service_pb2.AlterOffsetsRequest(name=name, offsets=offsets, etag=etag)
         kind = connector_service_pb2.AlterOffsetsResponse
-        return (self._ask(self.connectors.AlterOffsets, request, kind)).message
+        return self._ask(self.connectors.AlterOffsets, request, kind).message
 
     def reset_offsets(self, name: str, *, etag: str = "") -> str:
         """Connect's message."""
         request = connector_service_pb2.ResetOffsetsRequest(name=name, etag=etag)
         kind = connector_service_pb2.ResetOffsetsResponse
-        return (self._ask(self.connectors.ResetOffsets, request, kind)).message
+        return self._ask(self.connectors.ResetOffsets, request, kind).message
 
     def read_deleted_offsets(
         self, name: str, type_: connector_pb2.ConnectorType.ValueType
@@ -323,20 +314,20 @@ class Client:
         """What a deleted connector has left."""
         request = connector_service_pb2.ReadDeletedOffsetsRequest(name=name, type=type_)
         kind = connector_service_pb2.ReadDeletedOffsetsResponse
-        return [*(self._ask(self.connectors.ReadDeletedOffsets, request, kind)).offsets]
+        return [*self._ask(self.connectors.ReadDeletedOffsets, request, kind).offsets]
 
     def reset_deleted_offsets(self, name: str, type_: connector_pb2.ConnectorType.ValueType) -> str:
         """Message to the user."""
         request = connector_service_pb2.ResetDeletedOffsetsRequest(name=name, type=type_)
         kind = connector_service_pb2.ResetDeletedOffsetsResponse
-        return (self._ask(self.connectors.ResetDeletedOffsets, request, kind)).message
+        return self._ask(self.connectors.ResetDeletedOffsets, request, kind).message
 
     # -- the cluster --
 
     def get_cluster(self) -> cluster_pb2.Cluster:
         request = cluster_pb2.GetClusterRequest()
         kind = cluster_pb2.GetClusterResponse
-        return (self._ask(self.cluster.GetCluster, request, kind)).cluster
+        return self._ask(self.cluster.GetCluster, request, kind).cluster
 
     def watch_cluster(self) -> Iterator[WorkerChange]:
         """All workers, then each one that changes, without an end.
