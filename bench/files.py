@@ -15,7 +15,6 @@ import itertools
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
+from bench.medians import medians
 from bench.processes import cpu_seconds
 from bench.up_job import TIMEOUT_S, UpJob, headgate
 
@@ -154,10 +154,10 @@ def _report(folder: Path, kind: Kind) -> Iterator[str]:
         f"{size / ROWS:.0f} bytes a row; medians of {REPEATS}, in turns"
     )
     costs = _measured(folder, kind)
-    straight = median_of(costs["straight pyarrow"])
+    straight = medians(costs["straight pyarrow"])
     yield f"{'':24}{'rows/s':>12}{'us CPU/row':>12}{'of straight':>13}{'of its CPU':>12}"
     for name, found in costs.items():
-        yield line_of(name, median_of(found), straight)
+        yield line_of(name, medians(found), straight)
 
 
 def _measured(folder: Path, kind: Kind) -> dict[str, list[Cost]]:
@@ -293,25 +293,28 @@ def _job(folder: Path, more: str, rotate: int) -> UpJob:
 
 
 def moved(job: UpJob, files: Path, rows: int, turn: int) -> Cost:
-    copied = job.folder / "_copied"
-    shutil.copytree(files, copied, dirs_exist_ok=True)
-    cost = Cost(rows, *job.move(copied.iterdir(), rows, f"{turn}-"))
+    """Cost of copies of `files` that come to the directory of `job`, up to its folder ``out``."""
+    cost = through(job, files, rows, turn)
     _check(job.folder / "out", (turn + 1) * rows)
     return cost
 
 
+def through(job: UpJob, files: Path, rows: int, turn: int) -> Cost:
+    """The same, wherever the sink of `job` writes to."""
+    copied = job.folder / "_copied"
+    shutil.copytree(files, copied, dirs_exist_ok=True)
+    return Cost(rows, *job.move(copied.iterdir(), rows, f"{turn}-"))
+
+
+def rows_in(folder: Path) -> int:
+    """Rows of the Parquet files that lie in `folder` itself."""
+    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+
+
 def _check(out: Path, rows: int) -> None:
-    found = sum(pq.read_metadata(path).num_rows for path in out.glob("*.parquet"))
+    found = rows_in(out)
     if found != rows:
         raise RuntimeError(f"{out} has {found:,} rows, expected {rows:,}")
-
-
-def median_of(costs: list[Cost]) -> Cost:
-    return Cost(
-        costs[0].rows,
-        statistics.median(cost.seconds for cost in costs),
-        statistics.median(cost.cpu_seconds for cost in costs),
-    )
 
 
 def line_of(name: str, cost: Cost, straight: Cost) -> str:

@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from bench.kafka_workers import workers
+from bench.kafka_workers import middle, workers
 from headgate.ids import TaskId
 from headgate.topics.config_records import encode_commit, encode_task
 from headgate_kafka.admin.topics import prepare_internal_topics
@@ -67,5 +67,4 @@ def run() -> Iterator[str]:
     yield f"medians of {REPEATS} writes in turns, ms (smallest-largest), and to one record's"
     one = statistics.median(took["1 record"])
     for name, times in took.items():
-        told = f"{statistics.median(times):.2f} ({min(times):.2f}-{max(times):.2f})"
-        yield f"{name:36}{told:>26}{statistics.median(times) / one:>9.2f}"
+        yield f"{name:36}{middle(times):>26}{statistics.median(times) / one:>9.2f}"

@@ -10,18 +10,25 @@ Java's worker has not answered after two minutes.
 
 import json
 import os
-import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
-from bench.kafka_workers import JAVA, KINDS, OURS, Worker, Workers, cpu_of, workers
+from bench.kafka_topics import create_topic, fill
+from bench.kafka_workers import (
+    JAVA,
+    KINDS,
+    OURS,
+    Worker,
+    Workers,
+    beside_java,
+    cpu_of,
+    workers,
+)
 from headgate.ids import TargetState
 from headgate.topics import config_records as records
 
@@ -60,7 +67,7 @@ def run() -> Iterator[str]:
             f"{CONNECTORS:,} STOPPED connectors by REST; medians of {ROUNDS} listings, after {WARM}"
         )
         for what, some in took.items():
-            yield from _lines(what, some)
+            yield from beside_java(what, some, "ms", "7.0f")
         what = "status and info"
         changed: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
         for _ in range(CHANGES):
@@ -70,13 +77,7 @@ def run() -> Iterator[str]:
             for kind in KINDS:
                 changed[kind].append(_listed(found[kind], clients[kind], what))
         yield f"the same after a change of all; medians of {CHANGES}"
-        yield from _lines(what, changed)
-
-
-def _lines(what: str, took: dict[str, list[tuple[float, float]]]) -> Iterator[str]:
-    for index, unit in enumerate(("ms wall", "ms CPU")):
-        ours, java = (statistics.median(one[index] for one in took[kind]) for kind in (OURS, JAVA))
-        yield f"{what:16} ours {ours:7.0f}   Java {java:7.0f} {unit}: {ours / java:.2f} of Java's"
+        yield from beside_java(what, changed, "ms", "7.0f")
 
 
 def _listed(worker: Worker, client: httpx.Client, what: str) -> tuple[float, float]:
@@ -145,8 +146,7 @@ def _name(number: int) -> str:
 def _write_configs(made: Workers, kind: str) -> None:
     topic = f"{_group(kind)}-configs"
     admin = AdminClient({"bootstrap.servers": made.broker.address})
-    new = NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})
-    admin.create_topics([new])[topic].result()
+    create_topic(admin, topic, settings={"cleanup.policy": "compact"})
     written: list[tuple[str, bytes | None]] = []
     for number in range(CONNECTORS):
         name = _name(number)
@@ -155,7 +155,7 @@ def _write_configs(made: Workers, kind: str) -> None:
         written.append(records.encode_target_state(name, TargetState.STOPPED))
         written.append(records.encode_connector(name, config))
         written.append(records.encode_commit(name, 0))
-    _produce(made, topic, written)
+    _fill(made, topic, written)
 
 
 def _change_all(made: Workers, kind: str) -> None:
@@ -163,16 +163,9 @@ def _change_all(made: Workers, kind: str) -> None:
         records.encode_target_state(_name(number), TargetState.STOPPED)
         for number in range(CONNECTORS)
     ]
-    _produce(made, f"{_group(kind)}-configs", states)
+    _fill(made, f"{_group(kind)}-configs", states)
 
 
-def _produce(made: Workers, topic: str, written: list[tuple[str, bytes | None]]) -> None:
-    producer = Producer({"bootstrap.servers": made.broker.address, "linger.ms": 20})
-    for key, value in written:
-        while True:
-            try:
-                producer.produce(topic, value, key.encode())
-                break
-            except BufferError:
-                producer.poll(0.01)
-    producer.flush()
+def _fill(made: Workers, topic: str, written: list[tuple[str, bytes | None]]) -> None:
+    records = ({"key": key.encode(), "value": value} for key, value in written)
+    fill(made.broker.address, topic, records)

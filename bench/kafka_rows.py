@@ -14,7 +14,6 @@ broker does part of the work besides, which is not in it.
 
 import os
 import shutil
-import statistics
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +23,10 @@ from typing import Final, NamedTuple
 from confluent_kafka.admin import AdminClient
 
 from bench.files import PARQUET, PIPELINE, moved, write_files
-from bench.kafka_source import BY_INTERVAL, Commits, create_topic, delete_topic
+from bench.kafka_source import BY_INTERVAL, Commits
+from bench.kafka_topics import create_topic, delete_topic
 from bench.kafka_workers import JAVA, JSON, OURS, Worker, Workers, cpu_of, tail_of, workers
+from bench.medians import medians
 from bench.transforms import CHAIN
 from bench.up_job import UpJob
 from local_kafka.jars import AVRO, ensure, pinned
@@ -168,10 +169,7 @@ def _round(
 
 
 def _lines(costs: Mapping[str, list[Cost]]) -> Iterator[str]:
-    middle = {
-        name: Cost(*(statistics.median(values) for values in zip(*some, strict=True)))
-        for name, some in costs.items()
-    }
+    middle = {name: medians(some) for name, some in costs.items()}
     best = max(cost.rate for name, cost in middle.items() if name.startswith("Java"))
     yield f"{ROWS:,} rows of 6 columns, 3 transforms, one task; medians of {REPEATS}, in turns"
     yield f"{'':36}{'rows/s':>10}{'us CPU/row':>12}{'of Java best':>14}{'least-most rows/s':>22}"

@@ -10,7 +10,6 @@ HEADGATE_BENCH_RECORDS, HEADGATE_BENCH_PARTITIONS and HEADGATE_BENCH_BATCH say h
 """
 
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -18,8 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import pyarrow.parquet as pq
+from confluent_kafka.admin import AdminClient
 
+from bench.files import rows_in
+from bench.kafka_topics import create_topic, fill
+from bench.medians import medians
 from bench.processes import cpu_seconds
 
 for _folder in ("tests", "tools"):
@@ -89,21 +91,9 @@ def _python_path() -> list[str]:
 
 
 def _fill(address: str) -> None:
-    from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
-    producer = Producer({"bootstrap.servers": address, "linger.ms": 20})
-    for n in range(RECORDS):
-        while True:
-            try:
-                producer.produce(TOPIC, LINE % n, partition=n % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.01)
-    if producer.flush(60):
-        raise RuntimeError("the topic was not filled in time")
+    create_topic(admin, TOPIC, PARTITIONS)
+    fill(address, TOPIC, ({"value": LINE % n, "partition": n % PARTITIONS} for n in range(RECORDS)))
     _await_coordinator(admin)
 
 
@@ -152,7 +142,7 @@ def _cost(side: Side, name: str, folder: Path) -> Cost:
     side.write(name, out)
     took = time.perf_counter() - began
     cpu = cpu_seconds(pid) - spark + time.process_time() - mine
-    rows = sum(pq.read_metadata(path).num_rows for path in out.glob("*.parquet"))
+    rows = rows_in(out)
     if rows != RECORDS:
         raise RuntimeError(f"{side.name} wrote {rows:,} rows, expected {RECORDS:,}")
     return Cost(took, cpu)
@@ -219,10 +209,7 @@ def _job(session: Any, address: str, out: Path) -> None:
 
 
 def _report(costs: dict[str, list[Cost]]) -> Iterator[str]:
-    found = {
-        name: Cost(*(statistics.median(values) for values in zip(*some, strict=True)))
-        for name, some in costs.items()
-    }
+    found = {name: medians(some) for name, some in costs.items()}
     streaming = found["Structured Streaming"]
     yield f"{'':24}{'records/s':>12}{'us CPU':>9}{'of streaming':>14}{'of its CPU':>12}"
     for name, cost in found.items():

@@ -8,7 +8,6 @@ its lines in transactions.
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -18,8 +17,8 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from bench.kafka_topics import create_topic, delete_topic
 from bench.kafka_workers import (
     JAVA,
     JSON,
@@ -36,6 +35,7 @@ from bench.kafka_workers import (
     source,
     workers,
 )
+from bench.medians import medians
 from bench.processes import Peak
 from local_kafka.jvm import compile_java, open_java
 
@@ -151,14 +151,6 @@ class Side:
         return Cost(records / seconds, 1e6 * spent / records, peak.mib)
 
 
-def create_topic(admin: AdminClient, name: str) -> None:
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result()
-
-
-def delete_topic(admin: AdminClient, name: str) -> None:
-    admin.delete_topics([name])[name].result()
-
-
 def run() -> Iterator[str]:
     """Report lines: each case with ours, Java's and the ratio; then the producers."""
     with workers({"log.segment.delete.delay.ms": "1000"}) as made:
@@ -239,9 +231,7 @@ def _cost(program: "subprocess.Popen[str]") -> Cost | None:
 
 
 def _line(what: str, *costs: list[Cost]) -> str:
-    ours, java = (
-        Cost(*(statistics.median(values) for values in zip(*some, strict=True))) for some in costs
-    )
+    ours, java = map(medians, costs)
     told = "".join(
         f"{cost.rate:>{width},.0f}{cost.cpu_us:>8.2f}{cost.peak_mib:>6.0f}"
         for cost, width in ((ours, 16), (java, 17))

@@ -7,7 +7,6 @@ task. Then the same with the 20,000 not deleted but STOPPED: 20,001 connectors a
 they neither, 100,000 tasks would start, which no worker survives.)
 """
 
-import statistics
 import subprocess
 import sys
 import time
@@ -15,12 +14,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from bench.kafka_source import QUIET
-from bench.kafka_workers import JAVA, KINDS, OURS, Worker, Workers, cpu_of, source, workers
+from bench.kafka_topics import create_topic, fill
+from bench.kafka_workers import (
+    JAVA,
+    KINDS,
+    OURS,
+    Worker,
+    Workers,
+    beside_java,
+    cpu_of,
+    source,
+    workers,
+)
 from headgate.ids import TargetState, TaskId
 from headgate.topics import config_records as records
 from local_kafka.jvm import compile_java, open_java
@@ -50,7 +58,7 @@ def run() -> Iterator[str]:
         for turn in range(REPEATS):
             for kind in KINDS:
                 took[kind].append(_start(made, kind, f"{turn}"))
-        yield from _lines(f"{CONNECTORS:,} deleted", took)
+        yield from beside_java(f"{CONNECTORS:,} deleted", took, "s", "6.2f")
         seconds, cpu = _start(made, OURS, "stopped", stopped=True)
         yield f"{CONNECTORS:,} stopped: ours {seconds:.2f} s wall, {cpu:.2f} s CPU; once"
         try:
@@ -63,12 +71,6 @@ def run() -> Iterator[str]:
             )
             made.close()
         yield from _replays(made)
-
-
-def _lines(what: str, took: dict[str, list[tuple[float, float]]]) -> Iterator[str]:
-    for index, unit in enumerate(("s wall", "s CPU")):
-        ours, java = (statistics.median(one[index] for one in took[kind]) for kind in (OURS, JAVA))
-        yield f"{what:16} ours {ours:6.2f}   Java {java:6.2f} {unit}: {ours / java:.2f} of Java's"
 
 
 def _start(made: Workers, kind: str, turn: str, stopped: bool = False) -> tuple[float, float]:
@@ -100,21 +102,12 @@ def _config_topic(made: Workers, group: str, generations: int, stopped: bool = F
     topic = f"{group}-configs"
     admin = AdminClient({"bootstrap.servers": made.broker.address})
     settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"}
-    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result()
-    producer = Producer({"bootstrap.servers": made.broker.address, "linger.ms": 20})
+    create_topic(admin, topic, settings=settings)
     file = made.folder / "running.txt"
     file.write_text("a line\n" * 100)
-    count = 0
-    for key, value in _records(file, group, generations, stopped):
-        count += 1
-        while True:
-            try:
-                producer.produce(topic, value, key.encode())
-                break
-            except BufferError:
-                producer.poll(0.01)
-    producer.flush()
-    return count
+    written = _records(file, group, generations, stopped)
+    records = ({"key": key.encode(), "value": value} for key, value in written)
+    return fill(made.broker.address, topic, records)
 
 
 def _records(
@@ -158,7 +151,7 @@ def _replays(made: Workers) -> Iterator[str]:
         f"replay of {count:,} records ({GENERATIONS} sets of task configs) from the broker, beside "
         f"Connect's KafkaConfigBackingStore; medians of {REPEATS}"
     )
-    yield from _lines("replay", took)
+    yield from beside_java("replay", took, "s", "6.2f")
 
 
 def _ours(arguments: list[str]) -> tuple[float, float]:

@@ -155,6 +155,19 @@ def middle(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
+def beside_java(
+    what: str, took: Mapping[str, Sequence[tuple[float, float]]], unit: str, form: str
+) -> Iterator[str]:
+    """Lines of `what`: the medians of wall time and of CPU, both in `unit`, of ours and of Java's.
+
+    `form`: how a median is written, such as ``6.2f``.
+    """
+    for index, name in enumerate(("wall", "CPU")):
+        ours, java = (statistics.median(one[index] for one in took[kind]) for kind in (OURS, JAVA))
+        told = f"ours {ours:{form}}   Java {java:{form}} {unit} {name}"
+        yield f"{what:16} {told}: {ours / java:.2f} of Java's"
+
+
 def source(file: Path, topic: str, **more: str) -> dict[str, str]:
     """Config of a FileStreamSource with one task; the class has the same name on both sides."""
     return {

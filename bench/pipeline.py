@@ -9,7 +9,6 @@ CPU is that of all processes involved, Spark's JVM and its Python workers includ
 """
 
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import shared_spark
+from bench.medians import medians
 from bench.processes import cpu_seconds
 from bench.tasks import Worker
 from bench.up_job import UpJob
@@ -76,9 +76,9 @@ def run() -> Iterator[str]:
         for _ in range(REPEATS):
             for name, measured in costs.items():
                 measured.append(_bare(folder) if name == "bare write" else _source(name, files))
-    bare = _median(costs["bare write"])
+    bare = medians(costs["bare write"])
     for name in ("bare write", "thread", "process", "spark"):
-        yield _line(name, _median(costs[name]), RECORDS, bare)
+        yield _line(name, medians(costs[name]), RECORDS, bare)
     shared_spark.server().stop()
     yield from _main_job(bare)
 
@@ -88,10 +88,6 @@ def _line(name: str, cost: Cost, records: int, bare: Cost) -> str:
     rate, bare_rate = records / cost.seconds, RECORDS / bare.seconds
     cpu, bare_cpu = 1e6 * cost.cpu_seconds / records, 1e6 * bare.cpu_seconds / RECORDS
     return f"{name:12}{rate:>12,.0f}{cpu:>15.2f}{rate / bare_rate:>13.0%} {cpu / bare_cpu:>11.1f} x"
-
-
-def _median(costs: list[Cost]) -> Cost:
-    return Cost(*(statistics.median(values) for values in zip(*costs, strict=True)))
 
 
 def _write_files(folder: Path, name: str, records: int) -> None:
@@ -168,7 +164,7 @@ def _main_job(bare: Cost) -> Iterator[str]:
         )
         yield f"then {JOB_RECORDS:,} records at a time, medians of {JOB_REPEATS}"
         costs = [_moved(job, f"day{n}", JOB_RECORDS) for n in range(JOB_REPEATS)]
-    yield _line("main job", _median(costs), JOB_RECORDS, bare)
+    yield _line("main job", medians(costs), JOB_RECORDS, bare)
 
 
 def _moved(job: UpJob, name: str, records: int) -> Cost:

@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
-from bench.files import FILES, PARQUET, Cost, line_of, median_of, write_files
+from bench.files import FILES, PARQUET, Cost, line_of, rows_in, through, write_files
+from bench.medians import medians
 from bench.up_job import UpJob
 
 ROWS = int(os.environ.get("HEADGATE_BENCH_ROWS", "1000000"))
@@ -138,9 +139,9 @@ def run() -> Iterator[str]:
 
 
 def _lines(ours: str, found: list[Cost], straight_name: str, straight: list[Cost]) -> Iterator[str]:
-    middle = median_of(straight)
+    middle = medians(straight)
     yield line_of(straight_name, middle, middle)
-    yield line_of(ours, median_of(found), middle)
+    yield line_of(ours, medians(found), middle)
 
 
 # -- files to a table --
@@ -153,11 +154,12 @@ def _to_table(folder: Path, one: Format) -> Iterator[str]:
     straight, ours = list[Cost](), list[Cost]()
     with UpJob(home, CLUSTER + text, "write") as job:
         for turn in range(REPEATS + 1):
-            alone, through = _straight_to(folder, one), _through(job, folder / "files", turn)
+            alone = _straight_to(folder, one)
+            taken = through(job, folder / "files", ROWS, turn)
             _check(one.count(table), (turn + 1) * ROWS)
             if turn:  # the first one warms
                 straight.append(alone)
-                ours.append(through)
+                ours.append(taken)
     shutil.rmtree(table)
     shutil.rmtree(home)
     yield from _lines(f"{one.name}Sink", ours, f"files to {one.name}, straight", straight)
@@ -180,12 +182,6 @@ def _in_microseconds(rows: pa.Table) -> pa.Table:
     return rows.set_column(at, "at", rows.column(at).cast(pa.timestamp("us", "UTC")))
 
 
-def _through(job: UpJob, files: Path, turn: int) -> Cost:
-    copied = job.folder / "_copied"
-    shutil.copytree(files, copied, dirs_exist_ok=True)
-    return Cost(ROWS, *job.move(copied.iterdir(), ROWS, f"{turn}-"))
-
-
 # -- a table to files --
 
 
@@ -202,11 +198,11 @@ def _from_table(folder: Path, one: Format) -> Iterator[str]:
         for turn in range(REPEATS + 1):
             read = _straight_from(folder / "out", one, alone)
             one.append(table, whole)
-            through = Cost(ROWS, *job.move((), ROWS))
-            _check(_rows_of(home / "out"), (turn + 1) * ROWS)
+            taken = Cost(ROWS, *job.move((), ROWS))
+            _check(rows_in(home / "out"), (turn + 1) * ROWS)
             if turn:
                 straight.append(read)
-                ours.append(through)
+                ours.append(taken)
     for used in (table, alone, home):
         shutil.rmtree(used)
     yield from _lines(f"{one.name}Source", ours, f"{one.name} to files, straight", straight)
@@ -224,13 +220,9 @@ def _straight_from(out: Path, one: Format, table: Path) -> Cost:
         target.flush()
         os.fsync(target.fileno())
     cost = Cost(ROWS, time.perf_counter() - began, time.process_time() - cpu)
-    _check(_rows_of(out), ROWS)
+    _check(rows_in(out), ROWS)
     shutil.rmtree(out)
     return cost
-
-
-def _rows_of(folder: Path) -> int:
-    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
 
 
 def _check(found: int, rows: int) -> None:

@@ -18,10 +18,10 @@ from bench.files import (
     Cost,
     UpJob,
     line_of,
-    median_of,
     moved,
     write_files,
 )
+from bench.medians import medians
 
 ROWS = int(os.environ.get("HEADGATE_BENCH_ROWS", "1000000"))
 FEW = ROWS // 20
@@ -62,7 +62,7 @@ def run() -> Iterator[str]:
             for turn in range(REPEATS):
                 for name, (rows, _) in WAYS.items():
                     costs[name].append(moved(jobs[name], folder / str(rows), rows, turn))
-        first = median_of(costs["records, 3 transforms"])
+        first = medians(costs["records, 3 transforms"])
         yield f"{'':24}{'rows/s':>12}{'us CPU/row':>12}{'of records':>13}{'of its CPU':>12}"
         for name, found in costs.items():
-            yield line_of(name, median_of(found), first)
+            yield line_of(name, medians(found), first)
