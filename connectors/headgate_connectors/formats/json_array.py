@@ -41,6 +41,8 @@ class ArrayReader:
         self._prefix = opened.prefix
         self._text = ""
         """Decoded and not yet rows; starts at the position."""
+        self._raw = b""
+        """Bytes of the text, and what is not decoded yet."""
         self._at_end = False
         self._closed = False
         self._first = opened.position == 0
@@ -143,17 +145,32 @@ class ArrayReader:
         return cut or not rest or rest == "-" or (rest.isalpha() and len(rest) < 9)
 
     def _row(self, start: int, end: int) -> Row:
-        raw = self._text[:end].encode(self._encoding)
-        first = self._position + len(self._text[:start].encode(self._encoding))
-        last = self._position + len(raw)
+        before, size = self._bytes_of(start), self._bytes_of(end)
+        first, last = self._position + before, self._position + size
         if self._prefix is not None:
-            self._prefix = zlib.crc32(raw, self._prefix)
+            self._prefix = zlib.crc32(self._raw[:size], self._prefix)
         value = _BREAKS.sub("", self._text[start:end])
-        crc = zlib.crc32(self._text[start:end].encode(self._encoding))
-        self._text, self._position = self._text[end:], last
+        crc = zlib.crc32(self._raw[before:size])
+        self._text, self._raw, self._position = self._text[end:], self._raw[size:], last
         if self._typed is not None:
             return typed_row(self._typed, first, last, value, crc, self._prefix)
         return Row(first, last, value, None, crc, self._prefix)
+
+    def _bytes_of(self, count: int) -> int:
+        """How many bytes the first `count` characters are in the file. Some encodings have several
+        forms of one character, so those that Python would write may be others."""
+        try:
+            made = self._text[:count].encode(self._encoding)
+        except UnicodeEncodeError:
+            made = None
+        if made is not None and self._raw.startswith(made):
+            return len(made)
+        decoder = codecs.getincrementaldecoder(self._encoding)()
+        size = decoded = 0
+        while decoded < count:
+            decoded += len(decoder.decode(self._raw[size : size + 1]))
+            size += 1
+        return size
 
     def _skip(self, index: int) -> int | None:
         """Index of the first character from `index` on that is no space; None: there is none."""
@@ -175,12 +192,13 @@ class ArrayReader:
         self._at_end = not chunk
         try:
             self._text += self._decoder.decode(chunk)
+            self._raw += chunk
         except UnicodeDecodeError as error:
             raise FileFault(f"not {self._encoding}: {error}; is it in another encoding?") from error
         return bool(chunk)
 
     def _fault(self, at: int, reason: str) -> FileFault:
-        position = self._position + len(self._text[:at].encode(self._encoding))
+        position = self._position + self._bytes_of(at)
         return FileFault(
             f"this is one JSON array, and at byte {position} {reason}. Lines of JSON need "
             "format = jsonl"

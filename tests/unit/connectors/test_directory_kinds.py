@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,21 @@ def test_a_json_array_that_is_half_written_is_read_on(tmp_path: Path, cut: int) 
     assert subject.context.quarantined == []
     path.write_bytes(data)
     assert found + values(subject.rest()) == ELEMENTS
+
+
+@pytest.mark.parametrize("stop", range(4))
+def test_an_array_is_read_on_behind_letters_with_two_forms(tmp_path: Path, stop: int) -> None:
+    """cp932 has some letters twice, and Python writes them in the other form."""
+    data = b'["\xed\x40", "\x87\x90b", "\x81\xe0", "c"]'
+    (tmp_path / "a.json").write_bytes(data)
+    whole = run(tmp_path, encoding="cp932").rest()
+    assert values(whole) == ['"\u7e8a"', '"\u2252b"', '"\u2252"', '"c"']
+    starts = [one.source_offset["position"] for one in whole]
+    assert starts == [data.index(b",", 0), data.index(b",", 7), data.index(b",", 14), len(data) - 1]
+    offsets = Offsets()
+    offsets.commit(whole[stop])
+    os.utime(tmp_path / "a.json")  # so that its content is compared
+    assert values(run(tmp_path, offsets, encoding="cp932").rest()) == values(whole)[stop + 1 :]
 
 
 def test_a_json_file_may_be_json_lines(tmp_path: Path) -> None:
