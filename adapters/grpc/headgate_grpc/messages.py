@@ -5,8 +5,8 @@ the REST API. A map has no place for null: such keys travel in a list beside it.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from headgate.connector.config import HIDDEN
 from headgate.connector.secret_keys import looks_secret as looks_secret
@@ -336,14 +336,32 @@ def _worker(raw: Mapping[str, Any]) -> cluster_pb2.Worker:
         if (batch := task.get("batch")) is not None:
             numbers = {name: batch[name] for name in _BATCH}
             made.batches.add(task=_task_name(task), **numbers)
-        if (since := task.get("call_since_ms")) is not None:
-            took_ms = max(view["now_ms"] - since, 0)
-            of = {"task": _task_name(task), "connector": _connector_of(task)}
-            made.long_calls.add(method=text(task["call"]), took_ms=took_ms, **of)
-    for call in view.get("connector_calls", ()):
-        connector_name, method = text(call["connector"]), text(call["method"])
-        made.long_calls.add(connector=connector_name, method=method, took_ms=call["took_ms"])
+    for call in long_calls(view):
+        name = "" if call.task is None else f"{call.connector}-{call.task}"
+        made.long_calls.add(
+            task=name, connector=call.connector, method=call.method, took_ms=call.took_ms
+        )
     return made
+
+
+class HangingCall(NamedTuple):
+    """A method that has not returned for long; without a task it is the connector's own."""
+
+    connector: str
+    task: int | None
+    method: str
+    took_ms: int
+
+
+def long_calls(view: Mapping[str, Any]) -> Iterator[HangingCall]:
+    """Calls that one worker waits for, of its `WorkerView` as plain data."""
+    for task in view["tasks"]:
+        if (since := task.get("call_since_ms")) is not None:
+            connector_name, number = _task_of(task)
+            took_ms = max(view["now_ms"] - since, 0)
+            yield HangingCall(text(connector_name), number, text(task["call"]), took_ms)
+    for call in view.get("connector_calls", ()):
+        yield HangingCall(text(call["connector"]), None, text(call["method"]), call["took_ms"])
 
 
 def _quarantined(task: Mapping[str, Any]) -> Sequence[str]:
@@ -362,16 +380,16 @@ def _set_aside(task: Mapping[str, Any]) -> cluster_pb2.SetAside:
 
 
 def _task_name(view: Mapping[str, Any]) -> str:
-    task = view["task"]
-    if isinstance(task, Mapping):
-        return text(f"{task['connector']}-{task['task']}")
-    connector_name, number = task
+    connector_name, number = _task_of(view)
     return text(f"{connector_name}-{number}")
 
 
-def _connector_of(view: Mapping[str, Any]) -> str:
+def _task_of(view: Mapping[str, Any]) -> tuple[str, int]:
     task = view["task"]
-    return text(task["connector"] if isinstance(task, Mapping) else task[0])
+    if isinstance(task, Mapping):
+        return task["connector"], task["task"]
+    connector_name, number = task
+    return connector_name, number
 
 
 def config_key(raw: Mapping[str, Any]) -> cluster_pb2.ConfigKey:

@@ -11,6 +11,7 @@ they are now is asked of it once, for all watchers.
 import asyncio
 import logging
 import secrets
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from headgate.herder.messages import ErrorKind, Failure, ShowConnectors
 from headgate_grpc import messages
 from headgate_grpc.backend import Backend, TooManyError
 from headgate_grpc.errors import MEANINGS, TOO_MANY, RefusedError
+from headgate_grpc.hanging import HangingCalls
 from headgate_grpc.v1 import connector_pb2
 from headgate_grpc.v1.connector_service_pb2 import WatchConnectorsResponse
 
@@ -33,7 +35,10 @@ LINGER_S: Final = 60.0
 """How long the table is kept up to date for watchers that resume."""
 PAGE: Final = 1_000
 ASK_MS: Final = 30_000
+CALLS_MS: Final = 10_000
 AGAIN_S: Final = 0.2
+CALLS_S: Final = 5.0
+"""How often the workers are asked which calls into connectors hang."""
 GONE_KEPT: Final = 10_000
 """Deleted connectors that are remembered for watchers that resume."""
 _ENDS: Final = "The worker is shutting down; watch another one"
@@ -112,6 +117,8 @@ class Hub:
         self._looking = False
         self._look_over = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
+        self._calls = HangingCalls()
+        self._calls_follower: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._end: asyncio.TimerHandle | None = None
@@ -130,7 +137,8 @@ class Hub:
         """The responses of one stream.
 
         Args:
-            fresh: the stream begins with nothing older than what any call was answered before it.
+            fresh: the stream begins with nothing older than what any call was answered before it,
+                and tells of calls that hang.
 
         Raises:
             RefusedError: too many watches are open, or the server ends.
@@ -142,6 +150,8 @@ class Hub:
         try:
             if not await self._follow() and fresh:
                 await self._catch_up()
+            if fresh and self._calls_follower is None and not self._closing.done():
+                self._calls_follower = asyncio.create_task(self._follow_calls())
             reset = not self._resume(watcher, cursor)
             if reset:
                 watcher.pending = dict.fromkeys(filter(wanted.may_match, sorted(self._table)))
@@ -247,6 +257,9 @@ class Hub:
             self._stop()
 
     def _stop(self) -> None:
+        if self._calls_follower is not None:
+            self._calls_follower.cancel()
+            self._calls_follower = None
         if self._follower is None:
             return
         self._backend.watch(None)
@@ -302,6 +315,27 @@ class Hub:
                 self._reaches(found["config_offset"])
                 self._look_over.set()
 
+    async def _follow_calls(self) -> None:
+        while True:
+            try:
+                found = await self._backend.group(CALLS_MS)
+            except Exception as error:  # states are told all the same
+                log.debug("calls into watched connectors: %s: %s", type(error).__name__, error)
+            else:
+                for name in self._calls.take(found["workers"], time.time_ns() // 1_000_000):
+                    self._show_calls(name)
+            await asyncio.sleep(CALLS_S)
+
+    def _show_calls(self, name: str) -> None:
+        entry = self._table.get(name)
+        if entry is None or entry.basic is None:
+            return
+        row = connector_pb2.Connector()
+        row.CopyFrom(entry.basic)
+        self._calls.fill(row)
+        if row != entry.basic:
+            self._set(name, row)
+
     def _reaches(self, offset: int, *, at_once: bool = False) -> None:
         """What was just put into the table was read at `offset`. The backend has told before that
         what else was touched until then: all that waits now, unless `at_once`.
@@ -347,6 +381,7 @@ class Hub:
         for row in found["rows"]:
             gone.pop(row["name"], None)
             basic = messages.connector(row)
+            self._calls.fill(basic)
             before = self._table.get(row["name"])
             if before is None or before.basic != basic:
                 self._set(row["name"], basic)

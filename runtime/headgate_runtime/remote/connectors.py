@@ -229,7 +229,8 @@ def watch(
     url: Url = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Print connectors as they are and each change, until Ctrl-C. JSON: one object a line."""
+    """Print connectors as they are and each change, until Ctrl-C. JSON: one object a line. By gRPC,
+    calls into connectors that hang are told, too."""
     with remote_at(url) as remote:
         for name, row in remote.watch(prefix, names or []):
             if output is Output.JSON:
@@ -238,7 +239,8 @@ def watch(
             elif row is None:
                 say(f"{name}: deleted")
             else:
-                say(f"{name}: {show.state(row)}, tasks: {show.tasks(row)}")
+                calls = show.hanging_calls(row)
+                say(f"{name}: {show.state(row)}, tasks: {show.tasks(row)}{calls}")
 
 
 @connectors.command(epilog=example("headgate connectors wait orders --for RUNNING"))

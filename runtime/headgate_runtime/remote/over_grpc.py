@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from headgate.ids import TargetState
@@ -15,6 +16,7 @@ from headgate_grpc.v1 import connector_service_pb2 as service_pb2
 from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.remote.listener import WAIT, unreached
 from headgate_runtime.remote.remote import (
+    CallRow,
     Config,
     ConnectorRow,
     Difference,
@@ -283,8 +285,8 @@ class GrpcRemote:
     def watch(self, prefix: str, names: Sequence[str]) -> Iterator[tuple[str, ConnectorRow | None]]:
         with self._told():
             for change in self._client.watch(prefix=prefix, names=names):
-                shown = None if change.connector is None else _row(change.connector)
-                yield change.name, shown
+                found = change.connector
+                yield change.name, None if found is None else _with_calls(_row(found), found)
 
     def wait(self, name: str, condition: str, timeout_s: float) -> ConnectorRow | None:
         state = STATES.get(condition)
@@ -393,6 +395,19 @@ def _planned(found: service_pb2.PlannedChange) -> PlannedRow:
         notes=tuple((each.key, each.message) for each in found.notes),
         state_after=_TARGET_NAMES.get(found.target_state_after, ""),
     )
+
+
+def _with_calls(row: ConnectorRow, found: connector_pb2.Connector) -> ConnectorRow:
+    calls = tuple(
+        CallRow(
+            each.task if each.HasField("task") else None,
+            each.method,
+            each.since_ms,
+            each.worker_id,
+        )
+        for each in found.hanging_calls
+    )
+    return replace(row, hanging_calls=calls, hanging_calls_more=found.hanging_calls_more)
 
 
 def _row(found: connector_pb2.Connector) -> ConnectorRow:

@@ -41,6 +41,17 @@ class TaskRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CallRow:
+    """A call that has not returned for long."""
+
+    task: int | None
+    """None: it is a method of the connector itself."""
+    method: str
+    since_ms: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectorRow:
     """A connector as the commands show it."""
 
@@ -59,6 +70,9 @@ class ConnectorRow:
     topics: tuple[str, ...] = ()
     etag: str = ""
     """What a change of the connector as it is shown here gives along; empty: not known."""
+    hanging_calls: tuple[CallRow, ...] | None = None
+    """The oldest ones. None: not told here, as in all but a watch by gRPC."""
+    hanging_calls_more: int = 0
 
     @property
     def failed(self) -> bool:

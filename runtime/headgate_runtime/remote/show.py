@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any, Final
 
 from headgate.connector.config import HIDDEN
@@ -50,7 +51,22 @@ def tasks(row: ConnectorRow) -> str:
 
 def plain(row: ConnectorRow) -> dict[str, Any]:
     """A row for scripts. Nothing is hidden: they may read the config anyway."""
-    return asdict(row)
+    found = asdict(row)
+    if row.hanging_calls is None:
+        del found["hanging_calls"], found["hanging_calls_more"]
+    return found
+
+
+def hanging_calls(row: ConnectorRow) -> str:
+    """``; slow-0 is in poll since 14:03:22``, or nothing."""
+    found = list[str]()
+    for call in row.hanging_calls or ():
+        of = row.name if call.task is None else f"{row.name}-{call.task}"
+        since = datetime.fromtimestamp(call.since_ms / 1000).astimezone()
+        found.append(f"{of} is in {call.method} since {since:%Y-%m-%d %H:%M:%S}")
+    if row.hanging_calls_more:
+        found.append(f"and {row.hanging_calls_more:,} more calls hang")
+    return "".join(f"; {each}" for each in found)
 
 
 def one_connector(row: ConnectorRow, *, with_task_configs: bool = False) -> str:

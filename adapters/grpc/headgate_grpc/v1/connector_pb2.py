@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bheadgate/v1/connector.proto\x12\x0bheadgate.v1\"^\n\x06Status\x12!\n\x05state\x18\x01 \x01(\x0e\x32\x12.headgate.v1.State\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\r\n\x05trace\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\"\xb3\x01\n\x04Task\x12\x0e\n\x06number\x18\x01 \x01(\x05\x12#\n\x06status\x18\x02 \x01(\x0b\x32\x13.headgate.v1.Status\x12-\n\x06\x63onfig\x18\x03 \x03(\x0b\x32\x1d.headgate.v1.Task.ConfigEntry\x12\x18\n\x10\x63onfig_null_keys\x18\x04 \x03(\t\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xfa\x02\n\tConnector\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x04type\x18\x02 \x01(\x0e\x32\x1a.headgate.v1.ConnectorType\x12.\n\x0ctarget_state\x18\x03 \x01(\x0e\x32\x18.headgate.v1.TargetState\x12#\n\x06status\x18\x04 \x01(\x0b\x32\x13.headgate.v1.Status\x12 \n\x05tasks\x18\x05 \x03(\x0b\x32\x11.headgate.v1.Task\x12\x12\n\ntask_count\x18\x06 \x01(\x05\x12\x0f\n\x07settled\x18\x07 \x01(\x08\x12\x32\n\x06\x63onfig\x18\x08 \x03(\x0b\x32\".headgate.v1.Connector.ConfigEntry\x12\x18\n\x10\x63onfig_null_keys\x18\t \x03(\t\x12\x0e\n\x06topics\x18\n \x03(\t\x12\x0c\n\x04\x65tag\x18\x0b \x01(\t\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"T\n\x0f\x43onnectorFilter\x12\r\n\x05names\x18\x01 \x03(\t\x12\x0e\n\x06prefix\x18\x02 \x01(\t\x12\"\n\x06states\x18\x03 \x03(\x0e\x32\x12.headgate.v1.State\">\n\x0f\x43onnectorOffset\x12\x16\n\x0epartition_json\x18\x01 \x01(\t\x12\x13\n\x0boffset_json\x18\x02 \x01(\t\"*\n\nConfigNote\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t*c\n\rConnectorType\x12\x1e\n\x1a\x43ONNECTOR_TYPE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONNECTOR_TYPE_SOURCE\x10\x01\x12\x17\n\x13\x43ONNECTOR_TYPE_SINK\x10\x02*x\n\x0bTargetState\x12\x1c\n\x18TARGET_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14TARGET_STATE_STARTED\x10\x01\x12\x17\n\x13TARGET_STATE_PAUSED\x10\x02\x12\x18\n\x14TARGET_STATE_STOPPED\x10\x03*\x94\x01\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10STATE_UNASSIGNED\x10\x01\x12\x11\n\rSTATE_RUNNING\x10\x02\x12\x10\n\x0cSTATE_PAUSED\x10\x03\x12\x10\n\x0cSTATE_FAILED\x10\x04\x12\x14\n\x10STATE_RESTARTING\x10\x05\x12\x11\n\rSTATE_STOPPED\x10\x06*}\n\rConnectorView\x12\x1e\n\x1a\x43ONNECTOR_VIEW_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONNECTOR_VIEW_STATUS\x10\x01\x12\x18\n\x14\x43ONNECTOR_VIEW_BASIC\x10\x02\x12\x17\n\x13\x43ONNECTOR_VIEW_FULL\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bheadgate/v1/connector.proto\x12\x0bheadgate.v1\"^\n\x06Status\x12!\n\x05state\x18\x01 \x01(\x0e\x32\x12.headgate.v1.State\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\r\n\x05trace\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\"\xb3\x01\n\x04Task\x12\x0e\n\x06number\x18\x01 \x01(\x05\x12#\n\x06status\x18\x02 \x01(\x0b\x32\x13.headgate.v1.Status\x12-\n\x06\x63onfig\x18\x03 \x03(\x0b\x32\x1d.headgate.v1.Task.ConfigEntry\x12\x18\n\x10\x63onfig_null_keys\x18\x04 \x03(\t\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc7\x03\n\tConnector\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x04type\x18\x02 \x01(\x0e\x32\x1a.headgate.v1.ConnectorType\x12.\n\x0ctarget_state\x18\x03 \x01(\x0e\x32\x18.headgate.v1.TargetState\x12#\n\x06status\x18\x04 \x01(\x0b\x32\x13.headgate.v1.Status\x12 \n\x05tasks\x18\x05 \x03(\x0b\x32\x11.headgate.v1.Task\x12\x12\n\ntask_count\x18\x06 \x01(\x05\x12\x0f\n\x07settled\x18\x07 \x01(\x08\x12\x32\n\x06\x63onfig\x18\x08 \x03(\x0b\x32\".headgate.v1.Connector.ConfigEntry\x12\x18\n\x10\x63onfig_null_keys\x18\t \x03(\t\x12\x0e\n\x06topics\x18\n \x03(\t\x12\x0c\n\x04\x65tag\x18\x0b \x01(\t\x12/\n\rhanging_calls\x18\x0c \x03(\x0b\x32\x18.headgate.v1.HangingCall\x12\x1a\n\x12hanging_calls_more\x18\r \x01(\x05\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"^\n\x0bHangingCall\x12\x11\n\x04task\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x10\n\x08since_ms\x18\x03 \x01(\x03\x12\x11\n\tworker_id\x18\x04 \x01(\tB\x07\n\x05_task\"T\n\x0f\x43onnectorFilter\x12\r\n\x05names\x18\x01 \x03(\t\x12\x0e\n\x06prefix\x18\x02 \x01(\t\x12\"\n\x06states\x18\x03 \x03(\x0e\x32\x12.headgate.v1.State\">\n\x0f\x43onnectorOffset\x12\x16\n\x0epartition_json\x18\x01 \x01(\t\x12\x13\n\x0boffset_json\x18\x02 \x01(\t\"*\n\nConfigNote\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t*c\n\rConnectorType\x12\x1e\n\x1a\x43ONNECTOR_TYPE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONNECTOR_TYPE_SOURCE\x10\x01\x12\x17\n\x13\x43ONNECTOR_TYPE_SINK\x10\x02*x\n\x0bTargetState\x12\x1c\n\x18TARGET_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14TARGET_STATE_STARTED\x10\x01\x12\x17\n\x13TARGET_STATE_PAUSED\x10\x02\x12\x18\n\x14TARGET_STATE_STOPPED\x10\x03*\x94\x01\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10STATE_UNASSIGNED\x10\x01\x12\x11\n\rSTATE_RUNNING\x10\x02\x12\x10\n\x0cSTATE_PAUSED\x10\x03\x12\x10\n\x0cSTATE_FAILED\x10\x04\x12\x14\n\x10STATE_RESTARTING\x10\x05\x12\x11\n\rSTATE_STOPPED\x10\x06*}\n\rConnectorView\x12\x1e\n\x1a\x43ONNECTOR_VIEW_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONNECTOR_VIEW_STATUS\x10\x01\x12\x18\n\x14\x43ONNECTOR_VIEW_BASIC\x10\x02\x12\x17\n\x13\x43ONNECTOR_VIEW_FULL\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,14 +35,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TASK_CONFIGENTRY']._serialized_options = b'8\001'
   _globals['_CONNECTOR_CONFIGENTRY']._loaded_options = None
   _globals['_CONNECTOR_CONFIGENTRY']._serialized_options = b'8\001'
-  _globals['_CONNECTORTYPE']._serialized_start=897
-  _globals['_CONNECTORTYPE']._serialized_end=996
-  _globals['_TARGETSTATE']._serialized_start=998
-  _globals['_TARGETSTATE']._serialized_end=1118
-  _globals['_STATE']._serialized_start=1121
-  _globals['_STATE']._serialized_end=1269
-  _globals['_CONNECTORVIEW']._serialized_start=1271
-  _globals['_CONNECTORVIEW']._serialized_end=1396
+  _globals['_CONNECTORTYPE']._serialized_start=1070
+  _globals['_CONNECTORTYPE']._serialized_end=1169
+  _globals['_TARGETSTATE']._serialized_start=1171
+  _globals['_TARGETSTATE']._serialized_end=1291
+  _globals['_STATE']._serialized_start=1294
+  _globals['_STATE']._serialized_end=1442
+  _globals['_CONNECTORVIEW']._serialized_start=1444
+  _globals['_CONNECTORVIEW']._serialized_end=1569
   _globals['_STATUS']._serialized_start=44
   _globals['_STATUS']._serialized_end=138
   _globals['_TASK']._serialized_start=141
@@ -50,13 +50,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TASK_CONFIGENTRY']._serialized_start=275
   _globals['_TASK_CONFIGENTRY']._serialized_end=320
   _globals['_CONNECTOR']._serialized_start=323
-  _globals['_CONNECTOR']._serialized_end=701
+  _globals['_CONNECTOR']._serialized_end=778
   _globals['_CONNECTOR_CONFIGENTRY']._serialized_start=275
   _globals['_CONNECTOR_CONFIGENTRY']._serialized_end=320
-  _globals['_CONNECTORFILTER']._serialized_start=703
-  _globals['_CONNECTORFILTER']._serialized_end=787
-  _globals['_CONNECTOROFFSET']._serialized_start=789
-  _globals['_CONNECTOROFFSET']._serialized_end=851
-  _globals['_CONFIGNOTE']._serialized_start=853
-  _globals['_CONFIGNOTE']._serialized_end=895
+  _globals['_HANGINGCALL']._serialized_start=780
+  _globals['_HANGINGCALL']._serialized_end=874
+  _globals['_CONNECTORFILTER']._serialized_start=876
+  _globals['_CONNECTORFILTER']._serialized_end=960
+  _globals['_CONNECTOROFFSET']._serialized_start=962
+  _globals['_CONNECTOROFFSET']._serialized_end=1024
+  _globals['_CONFIGNOTE']._serialized_start=1026
+  _globals['_CONFIGNOTE']._serialized_end=1068
 # @@protoc_insertion_point(module_scope)

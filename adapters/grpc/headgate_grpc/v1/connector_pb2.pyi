@@ -270,6 +270,8 @@ class Connector(_message.Message):
     CONFIG_NULL_KEYS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    HANGING_CALLS_FIELD_NUMBER: _builtins.int
+    HANGING_CALLS_MORE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
     type: Global___ConnectorType.ValueType
@@ -285,6 +287,8 @@ class Connector(_message.Message):
     made only while the connector still has it. It is the config offset of the last change, in
     decimal digits. Empty: not known, such as in the plan of a restart.
     """
+    hanging_calls_more: _builtins.int
+    """How many more there are."""
     @_builtins.property
     def status(self) -> Global___Status:
         """Status of the connector. Absent: no status was reported yet."""
@@ -309,6 +313,13 @@ class Connector(_message.Message):
         tracks topics.
         """
 
+    @_builtins.property
+    def hanging_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___HangingCall]:
+        """Calls into the connector and its tasks that have not returned for long, the oldest first, at most
+        100. Filled by WatchConnectors alone; ClusterService has them by worker. A worker that does not
+        answer leaves them as they were.
+        """
+
     def __init__(
         self,
         *,
@@ -323,14 +334,56 @@ class Connector(_message.Message):
         config_null_keys: _abc.Iterable[_builtins.str] | None = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
         etag: _builtins.str = ...,
+        hanging_calls: _abc.Iterable[Global___HangingCall] | None = ...,
+        hanging_calls_more: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "config_null_keys", b"config_null_keys", "etag", b"etag", "name", b"name", "settled", b"settled", "status", b"status", "target_state", b"target_state", "task_count", b"task_count", "tasks", b"tasks", "topics", b"topics", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "config_null_keys", b"config_null_keys", "etag", b"etag", "hanging_calls", b"hanging_calls", "hanging_calls_more", b"hanging_calls_more", "name", b"name", "settled", b"settled", "status", b"status", "target_state", b"target_state", "task_count", b"task_count", "tasks", b"tasks", "topics", b"topics", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Connector: _TypeAlias = Connector  # noqa: Y015
+
+@_typing.final
+class HangingCall(_message.Message):
+    """A method of a connector or of a task that has not returned for long. The state is another matter:
+    the task may be RUNNING.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    task: _builtins.int
+    """Number of the task. Absent: it is a method of the connector itself."""
+    method: _builtins.str
+    """Which method, such as poll."""
+    since_ms: _builtins.int
+    """When it was called, in milliseconds since 1970 by the clock of the worker that answers. It stays
+    the same for as long as the call hangs.
+    """
+    worker_id: _builtins.str
+    """Worker that waits for it."""
+    def __init__(
+        self,
+        *,
+        task: _builtins.int | None = ...,
+        method: _builtins.str = ...,
+        since_ms: _builtins.int = ...,
+        worker_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "method", b"method", "since_ms", b"since_ms", "task", b"task", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__task: _TypeAlias = _typing.Literal["task"]  # noqa: Y015
+    _WhichOneofArgType__task: _TypeAlias = _typing.Literal["_task", b"_task"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__task) -> _WhichOneofReturnType__task | None: ...
+
+Global___HangingCall: _TypeAlias = HangingCall  # noqa: Y015
 
 @_typing.final
 class ConnectorFilter(_message.Message):
