@@ -58,6 +58,7 @@ class WorkerBackend:
     def serve(self, worker: Worker) -> None:
         """From now on calls are this worker's."""
         self._worker = worker
+        worker.show_calls(self.plugins.calls)
 
     async def ask(self, call: Call, timeout_ms: int, origin: str = "") -> Result:
         return await self.ask_as_peer(call, 0, timeout_ms, origin)

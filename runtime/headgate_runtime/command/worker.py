@@ -223,11 +223,12 @@ class Rest:
             settings = RestSettings.of(file.properties)
         except ValueError as error:
             raise CommandError(f"{file.path}: {error}", EXIT_USAGE) from None
+        self._plugins = RestPlugins(file.settings, file.transformer)
         try:
             self.service: RestService = RestService(
                 settings,
                 root=self.root,
-                plugins=RestPlugins(file.settings, file.transformer),
+                plugins=self._plugins,
                 loggers=self.loggers,
                 session_keys=self.session_keys,
                 sessioned=self._sessioned,
@@ -241,6 +242,7 @@ class Rest:
     def serve(self, worker: Worker) -> None:
         """From now on calls are this worker's."""
         self._worker = worker
+        worker.show_calls(self._plugins.calls)
 
     def _on_call(self) -> None:
         if self._worker is not None:

@@ -5,7 +5,8 @@ Differs: a connector that is announced under several names is listed once, by it
 without `connector.class`, or of a class that is not here, is told by 400 (Java: 500).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -13,7 +14,6 @@ from headgate.connector.api import SinkConnector
 from headgate.connector.config import ConfigDef, ConfigKeyInfo
 from headgate.connector.framework import sink_keys, source_keys
 from headgate.connector.validation import missing_class_message
-from headgate.task.messages import LongCall
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransformer
 from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
@@ -21,6 +21,7 @@ from headgate_runtime.plugins.parts import PARTS, part_definition
 from headgate_runtime.plugins.threads import HangError, PluginThreads
 from headgate_runtime.plugins.validation import config_infos, config_notes
 from headgate_runtime.tasks import long_calls
+from headgate_runtime.worker.connector_calls import ConnectorCalls
 
 _SUFFIX: Final = "Connector"
 
@@ -35,6 +36,8 @@ class RestPlugins:
         self._settings = settings
         self._transformer = transformer
         self._threads = PluginThreads("plugins")
+        self.calls = ConnectorCalls()
+        """Validations that users ask for: there may be no such connector, or only its class."""
 
     def submit(self, plugin: str, work: Callable[[], None]) -> None:
         """Raises PluginsHangError: too many of the plugin's calls hang."""
@@ -82,9 +85,8 @@ class RestPlugins:
             )
         if not named:
             raise ValueError(missing_class_message(config))
-        of = config.get("name") or named
         try:
-            with long_calls.watched(of, _only_logged), long_calls.call("validate"):
+            with self._validation(config):
                 return config_infos(config, self._settings, self._transformer).plain()
         except PluginError as error:
             raise ValueError(str(error)) from error
@@ -93,13 +95,16 @@ class RestPlugins:
         """Keys of a config, each with what is to be told of it though it is no error. Raises
         ValueError: its class is not here."""
         try:
-            return config_notes(config, self._settings, self._transformer)
+            with self._validation(config):
+                return config_notes(config, self._settings, self._transformer)
         except PluginError as error:
             raise ValueError(str(error)) from error
 
-
-def _only_logged(_: LongCall) -> None:
-    """Whoever asks for a validation waits for it; there may be no such connector."""
+    @contextmanager
+    def _validation(self, config: Mapping[str, str | None]) -> Iterator[None]:
+        of = config.get("name") or config.get("connector.class") or ""
+        with self.calls.watched(of), long_calls.call("validate"):
+            yield
 
 
 def _connectors() -> list[Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from headgate.herder.messages import ConnectorCall
@@ -44,11 +44,25 @@ class ConnectorCalls:
                 del self._watched[one]
 
     def read(self) -> tuple[ConnectorCall, ...]:
-        """Calls that have not returned for long, by connector."""
+        """Calls that have not returned for long, by connector and method: of several, the first."""
         now_s = time.monotonic()
+        since = dict[tuple[str, str], float]()
         with self._lock:
-            found = [(one.connector, call) for one in self._watched if (call := one.call)]
+            for one in self._watched:
+                if call := one.call:
+                    key = (one.connector, call[0])
+                    since[key] = min(call[1], since.get(key, now_s))
         return tuple(
             ConnectorCall(connector, method, round((now_s - since_s) * 1000))
-            for connector, (method, since_s) in sorted(found)
+            for (connector, method), since_s in sorted(since.items())
         )
+
+
+def read_all(sources: Iterable[ConnectorCalls]) -> tuple[ConnectorCall, ...]:
+    """`ConnectorCalls.read` of all of them together."""
+    longest = dict[tuple[str, str], ConnectorCall]()
+    for call in (each for source in sources for each in source.read()):
+        known = longest.get(key := (call.connector, call.method))
+        if known is None or known.took_ms < call.took_ms:
+            longest[key] = call
+    return tuple(longest[key] for key in sorted(longest))

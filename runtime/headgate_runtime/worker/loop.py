@@ -46,6 +46,7 @@ from headgate_runtime.transports.with_peers import WithPeers
 from headgate_runtime.worker import collector, log_format
 from headgate_runtime.worker.call_log import LoggedPeers
 from headgate_runtime.worker.config import WorkerConfig, herder_settings, transport_settings
+from headgate_runtime.worker.connector_calls import ConnectorCalls, read_all
 from headgate_runtime.worker.journal_file import open_journal
 from headgate_runtime.worker.loggers import Loggers
 from headgate_runtime.worker.logs import InlineLogs, Logs, ThreadedLogs
@@ -124,6 +125,7 @@ class Worker:
             transformer,
             offsets_look,
         )
+        self._connector_calls = [self._performer.connector_calls]
         self.host = self._made_host()
         self._quick_until_ms = 0
         self._unfinished = True
@@ -177,6 +179,10 @@ class Worker:
         None: no longer. From any thread."""
         self._touched = touched
         self.wake()
+
+    def show_calls(self, calls: ConnectorCalls) -> None:
+        """Calls into connectors from outside the worker's loop, which it shows with its own."""
+        self._connector_calls.append(calls)
 
     def stop(self) -> None:
         """Ask for a clean stop. Only sets a flag, so a signal handler may call it."""
@@ -348,8 +354,7 @@ class Worker:
             call = incoming.call
             if isinstance(call, DescribeWorker):
                 busy = self._loop_time.read(time.monotonic())
-                hanging = self._performer.connector_calls.read()
-                call = replace(call, loop=busy, connector_calls=hanging)
+                call = replace(call, loop=busy, connector_calls=read_all(self._connector_calls))
             deadline = self._clock.now_ms() + incoming.deadline_ms_left
             self._handle(Called(incoming.call_id, call, incoming.hops, deadline))
         return bool(calls)

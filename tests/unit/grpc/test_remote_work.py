@@ -16,6 +16,7 @@ from headgate.connector.api import SourceConnector
 from headgate.connector.config import ConfigDef
 from headgate.herder import messages as m
 from headgate.ids import TargetState
+from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_runtime.observe.metrics import metrics
 from headgate_runtime.remote import commands, connectors, show
 from headgate_runtime.remote.over_grpc import GrpcRemote
@@ -134,6 +135,42 @@ class HangingConnector(SourceConnector):
     def hang(cls, method: str) -> None:
         while cls.hangs == method and not cls.file.exists():
             time.sleep(0.02)
+
+
+def test_validations_that_users_ask_for_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two that validate the same, the first is told: metrics have one value for each."""
+    monkeypatch.setattr(long_calls, "LONG_S", 0.3)
+    monkeypatch.setattr(long_calls, "LOOK_S", 0.05)
+    HangingConnector.hangs, HangingConnector.file = "validate", tmp_path / "go-on"
+    config = {"connector.class": f"{__name__}:HangingConnector"}
+    request = cluster_pb2.ValidateConfigRequest(config={**config, "name": "new"})
+    with grpc_worker(tmp_path / "state", {"headgate.task.runner": "thread"}) as served:
+        remote = GrpcRemote(served.address)
+        asking = [
+            threading.Thread(
+                target=lambda: served.client.cluster.ValidateConfig(request), daemon=True
+            )
+            for _ in range(2)
+        ]
+        try:
+            for each in asking:
+                each.start()
+            await_call(remote, 1)
+            time.sleep(0.5)  # both count by now
+            commands.status(served.address)
+            assert re.search(r"new is in validate for \d+ s; the log", capsys.readouterr().out)
+            view = httpx.get(f"{served.rest.url}headgate/worker").json()
+            scraped = metrics([wire.from_plain(m.WorkerView, view)]).decode()
+            sample = r'(?m)^headgate_connector_call_seconds{connector="new"'
+            assert len(re.findall(sample, scraped)) == 1
+        finally:
+            HangingConnector.file.touch()
+            for each in asking:
+                each.join(30)
+        await_call(remote, 0)
+        remote.close()
 
 
 @pytest.mark.parametrize("method", ["start", "validate"])

@@ -245,7 +245,7 @@ def test_a_method_that_is_asked_about_offsets(
     assert len(answers) == 1
 
 
-def test_a_validation_that_is_asked_for_is_told_in_the_log(
+def test_a_validation_that_is_asked_for_is_told_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     SlowConnector.slow, SlowConnector.let_go = "validate", threading.Event()
@@ -255,6 +255,9 @@ def test_a_validation_that_is_asked_for_is_told_in_the_log(
     asking.start()
     try:
         until(lambda: "c: in validate for" in caplog.text)
+        (found,) = plugins.calls.read()
+        assert (found.connector, found.method) == ("c", "validate")
     finally:
         SlowConnector.let_go.set()
     asking.join(20)
+    assert not plugins.calls.read()
