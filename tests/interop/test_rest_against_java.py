@@ -307,7 +307,7 @@ STORY: dict[str, Step] = {
 
 BODY = "Java answers 500 to a body that it cannot use. Headgate says what it expected"
 BELOW = "A negative partition or offset of a sink is refused as a bad request"
-BROKERS = "Java does not say which offsets the brokers refused, nor why. Headgate does"
+BROKERS = "Java does not say which partition is not there. Headgate does, and refuses the request"
 DIFFERS: dict[str, Differs] = {
     "create by half": Differs(500, 400, BODY),
     "create a list": Differs(500, 400, BODY),
@@ -329,8 +329,8 @@ DIFFERS: dict[str, Differs] = {
     "alter the body null": Differs(500, 400, BODY),
     "k alter below 0": Differs(500, 400, BELOW),
     "k alter a partition below 0": Differs(500, 400, BELOW),
-    "k alter a topic that is not there": Differs(500, 500, BROKERS),
-    "k alter a partition that is not there": Differs(500, 500, BROKERS),
+    "k alter a topic that is not there": Differs(500, 400, BROKERS),
+    "k alter a partition that is not there": Differs(500, 400, BROKERS),
     "k alter the body null": Differs(500, 400, BODY),
     "validate nothing": Differs(500, 400, BODY),
     "validate without body": Differs(500, 400, BODY),

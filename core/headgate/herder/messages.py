@@ -449,6 +449,9 @@ class ReadConnectorOffsets:
     connector: str
     config: Config
     kind: TaskKind
+    changes: tuple[OffsetChange, ...] = ()
+    """Changes that a dry run is asked for: a sink's topic partitions among them have to be there,
+    as for `AlterConnectorOffsets`."""
 
 
 @dataclass(frozen=True, slots=True)

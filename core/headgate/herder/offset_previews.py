@@ -82,6 +82,8 @@ class Place:
 
     config: Config
     kind: TaskKind
+    changes: tuple[OffsetChange, ...] = ()
+    """What a dry run would set or forget."""
 
 
 def place_of_offsets(
@@ -104,7 +106,9 @@ def place_of_offsets(
         refusal = change_refusal(state, call)
     if refusal is not None or entry is None or entry.config is None:
         return refusal or not_found(call.name)
-    return Place(entry.config, settings.kind(entry.config))
+    kind = settings.kind(entry.config)
+    given = given_changes(call, kind) if isinstance(call, AlterOffsets) else None
+    return given if isinstance(given, Failure) else Place(entry.config, kind, given or ())
 
 
 def offsets_answer(

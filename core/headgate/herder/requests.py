@@ -402,8 +402,8 @@ class Requests:
         else:
             found.stage = Stage.READING_OFFSETS
             self._await_token(found)
-            effect = m.ReadConnectorOffsets(found.token, call.name, place.config, place.kind)
-            self._ctx.emit(effect)
+            read = (call.name, place.config, place.kind, place.changes)
+            self._ctx.emit(m.ReadConnectorOffsets(found.token, *read))
 
     def on_offsets_read(self, answer: m.ConnectorOffsetsRead) -> None:
         found = self._awaited(answer.token)

@@ -26,7 +26,14 @@ from headgate.herder.messages import (
     ReadConnectorOffsets,
 )
 from headgate.herder.offset_previews import NOTHING_LEFT
-from headgate.ports import FencedError, GroupInUseError, KeyedLog, TopicPartition, TransportError
+from headgate.ports import (
+    FencedError,
+    GroupInUseError,
+    KeyedLog,
+    TopicPartition,
+    TransportError,
+    UnknownTopicError,
+)
 from headgate.task.messages import TaskKind
 from headgate.topics.config_events import Config
 from headgate.topics.offsets import (
@@ -125,9 +132,13 @@ class ConnectorOffsets:
         try:
             with self._opened(effect.connector, effect.config, effect.kind) as transport:
                 if effect.kind is TaskKind.SINK:
+                    _check_there(transport, effect.connector, _places(effect.changes))
                     found = self._reached(transport, effect.connector, effect.config)
                     return ConnectorOffsetsRead(effect.token, tuple(map(_plain, found.items())))
                 view = transport.offset_view()
+        except _NoPartitionError as error:
+            failure = Failure(ErrorKind.BAD_REQUEST, str(error))
+            return ConnectorOffsetsRead(effect.token, failure=failure)
         except (TransportError, _RefusedError) as error:
             text = f"Failed to retrieve offsets of connector {effect.connector}: {error}"
             return ConnectorOffsetsRead(effect.token, failure=Failure(ErrorKind.INTERNAL, text))
@@ -191,7 +202,7 @@ class ConnectorOffsets:
         except _RefusedError as refusal:
             failure = Failure(ErrorKind.INTERNAL, str(refusal))
             return ConnectorOffsetsAltered(effect.token, failure=failure)
-        except OffsetFormatError as error:
+        except (OffsetFormatError, _NoPartitionError) as error:
             failure = Failure(ErrorKind.BAD_REQUEST, str(error))
             return ConnectorOffsetsAltered(effect.token, failure=failure)
         except (TransportError, FencedError) as error:
@@ -303,11 +314,9 @@ class ConnectorOffsets:
         changes: dict[TopicPartition, int | None] = {}
         if effect.offsets is None:
             changes = dict.fromkeys(self._reached(transport, effect.connector, effect.config))
-        for partition, offset in effect.offsets or ():
-            place, at = cast("dict[str, Any]", partition), cast("dict[str, Any] | None", offset)
-            key = (str(place[TOPIC]), int(place[PARTITION]))
-            changes[key] = None if at is None else int(at[OFFSET])
+        changes.update(_places(effect.offsets or ()))
         _check_left(effect, [*changes.items()])
+        _check_there(transport, effect.connector, changes)
         handled = self._asked_sink(effect, changes)
         self._begin_writing(effect)
         if effect.offsets is None:
@@ -367,6 +376,10 @@ class _OvertakenError(Exception):
     """Nothing was written."""
 
 
+class _NoPartitionError(Exception):
+    """An offset is given to a topic partition that is not there. Nothing was asked or written."""
+
+
 class _NothingLeftError(Exception):
     """A deleted connector has left nothing that could be reset."""
 
@@ -399,6 +412,38 @@ def _check_left(effect: AlterConnectorOffsets, changes: Sequence[object]) -> Non
     if effect.deleted and not changes:
         text = NOTHING_LEFT.format(kind=effect.kind.value, name=effect.connector)
         raise _NothingLeftError(text)
+
+
+def _places(changes: Iterable[OffsetChange]) -> dict[TopicPartition, int | None]:
+    """Checked changes of a sink's offsets."""
+    found: dict[TopicPartition, int | None] = {}
+    for partition, offset in changes:
+        place, at = cast("dict[str, Any]", partition), cast("dict[str, Any] | None", offset)
+        key = (str(place[TOPIC]), int(place[PARTITION]))
+        found[key] = None if at is None else int(at[OFFSET])
+    return found
+
+
+def _check_there(
+    transport: TaskTransport, connector: str, changes: Mapping[TopicPartition, int | None]
+) -> None:
+    """Before the connector's class is asked, which may write. What is forgotten may be gone.
+
+    Raises:
+        _NoPartitionError: one that gets an offset is not there.
+    """
+    head = f"Failed to alter consumer group offsets for connector {connector}: the log has no"
+    for topic in sorted({topic for (topic, _), offset in changes.items() if offset is not None}):
+        try:
+            count = transport.record_log.partitions(topic)
+        except UnknownTopicError:
+            text = f"{head} topic {topic}; look how it is spelled, or create it first"
+            raise _NoPartitionError(text) from None
+        for (of, number), offset in changes.items():
+            if of == topic and number >= count and offset is not None:
+                has = "only partition 0" if count == 1 else f"partitions 0 to {count - 1}"
+                text = f"{head} partition {topic}-{number}; {topic} has {has}"
+                raise _NoPartitionError(text)
 
 
 def _hidden(failure: Failure | None, resolved: ResolvedConfig) -> Failure | None:

@@ -9,7 +9,12 @@ import pytest
 
 from headgate.connector.api import SinkConnector, SinkTask, SourceConnector, SourceTask
 from headgate.connector.config import ConfigError
-from headgate.herder.messages import AlterConnectorOffsets, ErrorKind, ReadConnectorOffsets
+from headgate.herder.messages import (
+    AlterConnectorOffsets,
+    ErrorKind,
+    Failure,
+    ReadConnectorOffsets,
+)
 from headgate.membership.messages import JoinGroup
 from headgate.ports import GroupInUseError, TransportError
 from headgate.task.messages import TaskKind
@@ -252,11 +257,18 @@ def test_of_a_sink(offsets: ConnectorOffsets, tmp_path: Path) -> None:
     transport.close()
 
 
-@pytest.mark.parametrize(("topic", "number"), [("tt", 0), ("t", 1)])
+@pytest.mark.parametrize(
+    ("topic", "number", "words"),
+    [
+        ("tt", 0, "the log has no topic tt; look how it is spelled, or create it first"),
+        ("t", 1, "the log has no partition t-1; t has only partition 0"),
+    ],
+)
 def test_a_partition_that_is_not_there_has_no_offset(
-    offsets: ConnectorOffsets, tmp_path: Path, topic: str, number: int
+    offsets: ConnectorOffsets, tmp_path: Path, topic: str, number: int, words: str
 ) -> None:
-    """As brokers answer. One of a topic that was deleted meanwhile can be forgotten."""
+    """The class is not asked, which may write. One of a topic that was deleted meanwhile can be
+    forgotten."""
     transport = open_transport(transport_settings(tmp_path))
     transport.record_log.create_topic("t", 1)
     transport.record_log.commit_unguarded("connect-c", {("t", 0): 5})
@@ -267,8 +279,11 @@ def test_a_partition_that_is_not_there_has_no_offset(
 
     changes = [change("t", 0, 1), change(topic, number, 1)]
     failure = alter(offsets, changes, kind=TaskKind.SINK).failure
-    assert failure.message.startswith("Failed to alter consumer group offsets for connector c")
-    assert failure.message.endswith(f": the log has no partition {topic}-{number}")
+    told = f"Failed to alter consumer group offsets for connector c: {words}"
+    assert failure == Failure(ErrorKind.BAD_REQUEST, told)
+    dry_run = ReadConnectorOffsets(1, "c", {}, TaskKind.SINK, tuple(changes))
+    assert offsets.read(dry_run).failure == failure, "a dry run says the same"
+    assert not Sink.asked
     assert transport.record_log.committed("connect-c") == {("t", 0): 5}
     forgotten = [change("t", 0, None), change("gone", 0, None)]
     assert alter(offsets, forgotten, kind=TaskKind.SINK).failure is None
