@@ -23,6 +23,7 @@ _LOOKS: Final[Mapping[str, str]] = {
     "headgate up": "--check",
     "headgate apply": "--diff",
     "headgate connectors apply": "--dry-run",
+    "headgate connectors delete": "--dry-run",
 }
 """The option of a command by which it only looks."""
 _LIST: Final = "headgate connectors list shows the connectors, headgate status the workers, too"

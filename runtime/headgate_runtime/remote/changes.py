@@ -6,7 +6,7 @@ import typer
 
 from headgate.ids import TargetState
 from headgate_runtime.command.help import example
-from headgate_runtime.remote import selecting
+from headgate_runtime.remote import selecting, show
 from headgate_runtime.remote.connectors import connectors
 from headgate_runtime.remote.options import Names, RegExp, Url, remote_at
 from headgate_runtime.remote.remote import Remote
@@ -66,16 +66,27 @@ def delete(
     yes: Annotated[
         bool, typer.Option("-y", "--yes", help="With --reg-exp: delete without a question.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")
+    ] = False,
     url: Url = None,
 ) -> None:
-    """Delete connectors. Their offsets stay. With --reg-exp, what would be deleted is shown first,
-    and you are asked."""
+    """Delete connectors. Their offsets stay. Whole names are deleted without a question, as by
+    kubectl. With --reg-exp, what would be deleted is shown first, and you are asked."""
     with remote_at(url) as remote:
         found = selecting.selected(remote, names, reg_exp=reg_exp)
+        if dry_run:
+            selecting.all_of(remote, found, _would_be_deleted, between=": ")
+            return
         if reg_exp and not yes:
             count = f"{len(found)} connectors" if len(found) > 1 else "1 connector"
             selecting.confirm(remote, found, f"delete {count} at {remote.where}?")
         selecting.all_of(remote, found, _deleted)
+
+
+def _would_be_deleted(remote: Remote, name: str) -> str:
+    row = remote.row(name)
+    return f"{row.type}, {show.state(row)}, tasks: {show.tasks(row)}; would be deleted (dry run)"
 
 
 def _deleted(remote: Remote, name: str) -> str:

@@ -249,7 +249,8 @@ def set_offsets(
 def reset_offsets(
     names: Names, deleted: Deleted = None, dry_run: DryRun = False, url: Url = None
 ) -> None:
-    """Forget all offsets of stopped connectors, or of deleted ones: they begin from the start."""
+    """Forget all offsets of stopped connectors, or of deleted ones: they begin from the start.
+    Nobody is asked, and nothing brings them back: look with --dry-run first."""
 
     def reset(remote: Remote, name: str) -> str:
         with _maybe_deleted("reset", name):

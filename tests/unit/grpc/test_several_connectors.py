@@ -158,6 +158,18 @@ def test_yes_asks_nothing_and_plain_names_are_not_asked_about(served: Served) ->
     assert names(served) == []
 
 
+def test_a_dry_run_shows_what_would_be_deleted_and_asks_nothing(served: Served) -> None:
+    done = connectors(served, "delete", "-e", "orders-.*", "--dry-run")
+    assert (done.exit_code, done.stderr) == (0, "")
+    told = done.stdout.splitlines()
+    assert [each.partition(":")[0] for each in told] == ["orders-in", "orders-out"]
+    assert all(each.endswith("; would be deleted (dry run)") for each in told)
+    done = connectors(served, "delete", "payments", "paymnets", "--dry-run")
+    assert done.exit_code == 1 and done.stdout.startswith("payments: ")
+    assert "did you mean payments?" in done.stderr
+    assert names(served) == list(NAMES)
+
+
 @pytest.mark.parametrize(
     ("text", "name", "said"),
     [
