@@ -61,7 +61,5 @@ class HangingCalls:
             calls.items(), key=lambda each: (each[1], -1 if each[0][0] is None else each[0][0])
         )
         for (task, method, worker_id), since_ms in oldest[:CALLS_MAX]:
-            row.hanging_calls.add(
-                task=task, method=method, since_ms=since_ms, worker_id=worker_id
-            )
+            row.hanging_calls.add(task=task, method=method, since_ms=since_ms, worker_id=worker_id)
         row.hanging_calls_more = max(len(oldest) - CALLS_MAX, 0)

@@ -39,8 +39,7 @@ def row(calls: HangingCalls, name: str = "a") -> list[tuple[int | None, int]]:
     made = connector_pb2.Connector(name=name)
     calls.fill(made)
     return [
-        (each.task if each.HasField("task") else None, each.since_ms)
-        for each in made.hanging_calls
+        (each.task if each.HasField("task") else None, each.since_ms) for each in made.hanging_calls
     ]
 
 
