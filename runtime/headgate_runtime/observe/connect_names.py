@@ -12,7 +12,7 @@ from typing import Final
 from headgate.herder.messages import TaskView, WorkerView
 from headgate.ids import State
 from headgate.task.messages import CallFigures, ErrorFigures, Measured
-from headgate_runtime.observe.families import Families, Labels
+from headgate_runtime.observe.families import Labels, Table
 
 _TASK_COUNTS: Final = (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED)
 _STRIMZI: Final = "kafka_connect_worker"
@@ -30,9 +30,9 @@ _ERRORS: Final = (
 )
 
 
-def add_worker(table: Families, view: WorkerView) -> None:
-    own = {"worker": view.worker_id}
-    whole = {**own, "connector": "aggregate"}
+def add_worker(table: Table, view: WorkerView) -> None:
+    own = Labels({"worker": view.worker_id})
+    whole = own.plus("connector", "aggregate")
     connectors, tasks = len(view.connectors), len(view.tasks)
     for name, labels in ((_STRIMZI, own), (_CONFLUENT, whole)):
         table.gauge(f"{name}_connector_count", "Connectors run.", labels, connectors)
@@ -53,8 +53,8 @@ def add_worker(table: Families, view: WorkerView) -> None:
     counts = Counter((task.task.connector, task.state) for task in view.tasks)
     totals = Counter(task.task.connector for task in view.tasks)
     for connector, state in view.connectors.items():
-        labels = {**own, "connector": connector}
-        shown = {**labels, "status": state.value.lower()}
+        labels = own.plus("connector", connector)
+        shown = labels.plus("status", state.value.lower())
         for name in ("kafka_connect_connector_status", "kafka_connect_connector_metrics"):
             table.gauge(name, "1: the connector's state.", shown, 1)
         for counted in _TASK_COUNTS:
@@ -66,7 +66,7 @@ def add_worker(table: Families, view: WorkerView) -> None:
         table.gauge(key, "Tasks here.", labels, totals.get(connector, 0))
 
 
-def _rounds(table: Families, view: WorkerView, own: Labels) -> None:
+def _rounds(table: Table, view: WorkerView, own: Labels) -> None:
     times = view.rebalance_times
     rebalancing = times.began_ms is not None
     for name in ("kafka_connect_worker_rebalance", _ROUNDS):
@@ -82,8 +82,8 @@ def _rounds(table: Families, view: WorkerView, own: Labels) -> None:
         table.gauge(f"{_ROUNDS}_time_since_last_rebalance_ms", text, own, since_ms)
 
 
-def add_task(table: Families, labels: Labels, task: TaskView) -> None:
-    shown = {**labels, "status": task.state.value.lower()}
+def add_task(table: Table, labels: Labels, task: TaskView) -> None:
+    shown = labels.plus("status", task.state.value.lower())
     table.gauge("kafka_connect_connector_task_status", "1: the task's state.", shown, 1)
     text = "Records that could not be used."
     for name in ("kafka_connect_task_error", "kafka_connect_task_error_metrics"):
@@ -92,7 +92,7 @@ def add_task(table: Families, labels: Labels, task: TaskView) -> None:
         _measured(table, labels, task.measured)
 
 
-def _measured(table: Families, labels: Labels, measured: Measured) -> None:
+def _measured(table: Table, labels: Labels, measured: Measured) -> None:
     if measured.commits:
         text = "Milliseconds that a commit of this run took on average."
         for head in ("kafka_connect_connector_task", "kafka_connect_connector_task_metrics"):
@@ -107,7 +107,7 @@ def _measured(table: Families, labels: Labels, measured: Measured) -> None:
         _errors(table, labels, measured.errors)
 
 
-def _batches(table: Families, labels: Labels, batches: CallFigures) -> None:
+def _batches(table: Table, labels: Labels, batches: CallFigures) -> None:
     if not batches.calls:
         return
     size = "kafka_connect_connector_task_metrics_batch_size"
@@ -119,7 +119,7 @@ def _batches(table: Families, labels: Labels, batches: CallFigures) -> None:
     table.gauge(f"{name}_max_time_ms", text, labels, batches.took_us_max / 1000)
 
 
-def _errors(table: Families, labels: Labels, errors: ErrorFigures) -> None:
+def _errors(table: Table, labels: Labels, errors: ErrorFigures) -> None:
     counts = (errors.errors, errors.failures, errors.retries, errors.logged)
     letters = (errors.letters, errors.refused_letters)
     for (name, text), count in zip(_ERRORS, (*counts, *letters), strict=True):

@@ -18,7 +18,7 @@ from headgate.herder.messages import LoopBusy, Rebalances, Startups, TaskView, W
 from headgate.ids import State
 from headgate.task.messages import BatchDone, CallFigures, ErrorFigures, Measured
 from headgate_runtime.observe import connect_names
-from headgate_runtime.observe.families import Families, Labels
+from headgate_runtime.observe.families import Families, Labels, Table, TextFamilies
 
 LAG: TypeAlias = Mapping[str, int]
 _STATES = tuple(State)
@@ -32,7 +32,11 @@ def metrics(views: Sequence[WorkerView], lag: LAG | None = None, *, connect: boo
         lag: records that a sink has not committed yet, by connector, where that is known.
         connect: whether Connect's names are among them.
     """
-    return generate_latest(registry_of(lambda: families(views, lag or {}, connect=connect)))
+    table = TextFamilies()
+    _fill(table, views, lag or {}, connect=connect)
+    process = CollectorRegistry(auto_describe=False)
+    ProcessCollector(registry=process)
+    return table.text() + generate_latest(process)
 
 
 def registry_of(collect: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
@@ -59,36 +63,37 @@ def _version() -> str:
     return importlib.metadata.version("headgate")
 
 
-def families(views: Sequence[WorkerView], lag: LAG, *, connect: bool = True) -> Iterator[Metric]:
+def families(views: Sequence[WorkerView], lag: LAG) -> Iterator[Metric]:
+    """The same as objects, without this process."""
     table = Families()
-    table.gauge("headgate_info", "1, with the version.", {"version": _version()}, 1)
-    for view in views:
-        _worker(table, view)
-        for connector, state in view.connectors.items():
-            labels = {"worker": view.worker_id, "connector": connector}
-            _one_hot(table, "headgate_connector_state", labels, state)
-        for call in view.connector_calls:
-            text = "Seconds that a method of the connector itself has not returned for."
-            labels = {"worker": view.worker_id, "connector": call.connector, "method": call.method}
-            table.gauge("headgate_connector_call_seconds", text, labels, call.took_ms / 1000)
-        for task in view.tasks:
-            _task(table, view, task)
-        if connect:
-            _connect(table, view)
-    for connector, records in sorted(lag.items()):
-        labels = {"connector": connector}
-        table.gauge("headgate_sink_lag_records", "Records not committed yet.", labels, records)
+    _fill(table, views, lag, connect=True)
     yield from table.found()
 
 
-def _connect(table: Families, view: WorkerView) -> None:
-    connect_names.add_worker(table, view)
-    for task in view.tasks:
-        connect_names.add_task(table, _labels(view, task), task)
+def _fill(table: Table, views: Sequence[WorkerView], lag: LAG, *, connect: bool) -> None:
+    table.gauge("headgate_info", "1, with the version.", Labels({"version": _version()}), 1)
+    for view in views:
+        own = Labels({"worker": view.worker_id})
+        _worker(table, view, own)
+        for connector, state in view.connectors.items():
+            _one_hot(table, "headgate_connector_state", own.plus("connector", connector), state)
+        for call in view.connector_calls:
+            text = "Seconds that a method of the connector itself has not returned for."
+            labels = own.plus("connector", call.connector).plus("method", call.method)
+            table.gauge("headgate_connector_call_seconds", text, labels, call.took_ms / 1000)
+        tasks = [(_labels(own, task), task) for task in view.tasks]
+        for labels, task in tasks:
+            _task(table, view, task, labels)
+        if connect:
+            connect_names.add_worker(table, view)
+            for labels, task in tasks:
+                connect_names.add_task(table, labels, task)
+    for connector, records in sorted(lag.items()):
+        labels = Labels({"connector": connector})
+        table.gauge("headgate_sink_lag_records", "Records not committed yet.", labels, records)
 
 
-def _worker(table: Families, view: WorkerView) -> None:
-    own = {"worker": view.worker_id}
+def _worker(table: Table, view: WorkerView, own: Labels) -> None:
     leads = bool(view.member_id) and view.leader == view.member_id
     table.gauge("headgate_worker_leader", "1: this worker leads the group.", own, leads)
     table.gauge("headgate_worker_settled", "1: no change is under way.", own, view.settled)
@@ -106,7 +111,7 @@ def _worker(table: Families, view: WorkerView) -> None:
         _loop(table, view.loop, own)
 
 
-def _rebalances(table: Families, times: Rebalances, now_ms: int, own: Labels) -> None:
+def _rebalances(table: Table, times: Rebalances, now_ms: int, own: Labels) -> None:
     name = "headgate_worker_rebalance"
     text = "Seconds from the begin of a rebalance until work may run again."
     table.summary(f"{name}_seconds", text, own, times.count, times.took_ms / 1000)
@@ -120,7 +125,7 @@ def _rebalances(table: Families, times: Rebalances, now_ms: int, own: Labels) ->
         table.gauge("headgate_worker_since_rebalance_seconds", text, own, since_s)
 
 
-def _startups(table: Families, starts: Startups, own: Labels) -> None:
+def _startups(table: Table, starts: Startups, own: Labels) -> None:
     head = "headgate_worker"
     for what, done, failed in (
         ("connector", starts.connectors, starts.failed_connectors),
@@ -130,7 +135,7 @@ def _startups(table: Families, starts: Startups, own: Labels) -> None:
         table.counter(f"{head}_failed_{what}_starts", "Starts that failed.", own, failed)
 
 
-def _loop(table: Families, loop: LoopBusy, own: Labels) -> None:
+def _loop(table: Table, loop: LoopBusy, own: Labels) -> None:
     name = "headgate_worker_loop"
     text = "Commands that the herder has decided on."
     table.counter(f"{name}_commands", text, own, loop.commands)
@@ -139,8 +144,7 @@ def _loop(table: Families, loop: LoopBusy, own: Labels) -> None:
     table.gauge(f"{name}_longest_seconds", text, own, loop.longest_s)
 
 
-def _task(table: Families, view: WorkerView, task: TaskView) -> None:
-    labels = _labels(view, task)
+def _task(table: Table, view: WorkerView, task: TaskView, labels: Labels) -> None:
     _one_hot(table, "headgate_task_state", labels, task.state)
     table.counter("headgate_task_records", "Records moved by this run.", labels, task.records)
     skipped = "Records that could not be used."
@@ -157,21 +161,20 @@ def _task(table: Families, view: WorkerView, task: TaskView) -> None:
     table.counter("headgate_task_commits", text, labels, task.commits)
     if (took_ms := view.call_ms(task)) is not None:
         text = "Seconds that a method of the connector has not returned for."
-        table.gauge(
-            "headgate_task_call_seconds", text, {**labels, "method": task.call}, took_ms / 1000
-        )
+        of_call = labels.plus("method", task.call)
+        table.gauge("headgate_task_call_seconds", text, of_call, took_ms / 1000)
     if task.batch is not None:
         _batch(table, task.batch, labels)
     if task.measured is not None:
         _measured(table, task.measured, labels)
 
 
-def _labels(view: WorkerView, task: TaskView) -> Labels:
+def _labels(own: Labels, task: TaskView) -> Labels:
     name = task.task
-    return {"worker": view.worker_id, "connector": name.connector, "task": str(name.task)}
+    return own.plus("connector", name.connector).plus("task", str(name.task))
 
 
-def _batch(table: Families, batch: BatchDone, labels: Labels) -> None:
+def _batch(table: Table, batch: BatchDone, labels: Labels) -> None:
     text = "Batches that this run has committed."
     table.counter("headgate_task_batches", text, labels, batch.number)
     last = "headgate_task_last_batch"
@@ -181,7 +184,7 @@ def _batch(table: Families, batch: BatchDone, labels: Labels) -> None:
     table.gauge(f"{last}_seconds", text, labels, batch.took_ms / 1000)
 
 
-def _measured(table: Families, measured: Measured, labels: Labels) -> None:
+def _measured(table: Table, measured: Measured, labels: Labels) -> None:
     if not measured.elsewhere:
         text = "Bytes of keys and values that this run has sent and committed, or was given."
         table.counter("headgate_task_bytes", text, labels, measured.data_bytes)
@@ -204,12 +207,12 @@ def _measured(table: Families, measured: Measured, labels: Labels) -> None:
         _errors(table, measured.errors, labels)
 
 
-def _calls(table: Families, calls: CallFigures, labels: Labels) -> None:
+def _calls(table: Table, calls: CallFigures, labels: Labels) -> None:
     name, text = "headgate_task_call_records", "Records of calls that gave or took some."
     table.summary(name, text, labels, calls.calls, calls.records)
     text = "Most records of a call in the last one or two minutes."
     table.gauge(f"{name}_max", text, labels, calls.records_max)
-    labels = {**labels, "method": calls.method}
+    labels = labels.plus("method", calls.method)
     name, text = (
         "headgate_task_call_duration_seconds",
         "Seconds of calls that gave or took records.",
@@ -219,7 +222,7 @@ def _calls(table: Families, calls: CallFigures, labels: Labels) -> None:
     table.gauge(f"{name}_max", text, labels, calls.took_us_max / 1e6)
 
 
-def _errors(table: Families, errors: ErrorFigures, labels: Labels) -> None:
+def _errors(table: Table, errors: ErrorFigures, labels: Labels) -> None:
     head = "headgate_task"
     text = "Attempts at a record that failed."
     table.counter(f"{head}_record_failures", text, labels, errors.failures)
@@ -239,7 +242,7 @@ def _errors(table: Families, errors: ErrorFigures, labels: Labels) -> None:
         table.gauge(name, text, labels, errors.last_ms / 1000)
 
 
-def _one_hot(table: Families, name: str, labels: Labels, state: State) -> None:
+def _one_hot(table: Table, name: str, labels: Labels, state: State) -> None:
     for each in _STATES:
-        shown = {**labels, "state": each.value}
+        shown = labels.plus("state", each.value)
         table.gauge(name, "1 for the present state, 0 for all others.", shown, each is state)

@@ -1,14 +1,24 @@
 """What a worker's view comes to as metrics, read by Prometheus' own parser."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
-from headgate.herder.messages import LoopBusy, Rebalances, Startups, TaskView, WorkerView
+from headgate.herder.messages import (
+    ConnectorCall,
+    LoopBusy,
+    Rebalances,
+    Startups,
+    TaskView,
+    WorkerView,
+)
 from headgate.ids import State, TaskId
 from headgate.task.messages import BatchDone, CallFigures, ErrorFigures, Measured
-from headgate_runtime.observe.metrics import metrics
+from headgate_runtime.observe.metrics import families, metrics
 from headgate_runtime.worker.loop_time import LoopTime
 
 
@@ -58,6 +68,54 @@ def test_states_are_one_hot_with_failed_and_unassigned_among_them() -> None:
 
 def test_a_name_with_quotes_and_newlines_stays_one_label() -> None:
     assert samples([VIEW])['headgate_connector_state{connector=o"dd\\\n,state=FAILED}'] == 1
+
+
+def test_the_text_is_what_prometheus_client_makes_of_the_same() -> None:
+    """The wrong order of a label, or a number in other digits, would make other series."""
+    figures = Measured(
+        4,
+        1_000,
+        12_345_678_901,
+        12,
+        batches=CallFigures("poll", 4, 1_000, 700, 8_000, 5_000),
+        errors=ErrorFigures(6, 5, 4, 3, 2, 1, 12_345),
+    )
+    whole = dataclasses.replace(
+        VIEW.tasks[0],
+        batch=BatchDone(3, 200_000, 2, 1_900, 1_000),
+        measured=figures,
+        call="poll",
+        call_since_ms=0,
+    )
+    view = dataclasses.replace(
+        VIEW,
+        tasks=(*VIEW.tasks, dataclasses.replace(whole, task=TaskId('o"dd\\\n', 0))),
+        connector_calls=(ConnectorCall("lines", "start", 31_000),),
+        loop=LoopBusy(3, 0.1, 1e-9),
+        rebalance_times=Rebalances(2, 3_000, 2_000, 1, 2_000),
+    )
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Objects([view, dataclasses.replace(VIEW, worker_id="w:2")]))
+    text = metrics([view, dataclasses.replace(VIEW, worker_id="w:2")], {"sink": 12})
+    assert b"headgate_task_call_seconds{" in text and b"1.2345678901e+10" in text
+    made = generate_latest(registry)
+    assert text[: len(made)] == made
+    assert text[len(made) :].startswith(b"# HELP process_")
+
+
+class Objects(Collector):
+    """What `headgate up` gives to prometheus-client, without its process."""
+
+    def __init__(self, views: Sequence[WorkerView]) -> None:
+        self._views = views
+
+    def collect(self) -> Iterable[Metric]:
+        return families(self._views, {"sink": 12})
+
+
+def test_half_of_a_surrogate_pair_in_a_name_does_not_break_the_page() -> None:
+    text = metrics([dataclasses.replace(VIEW, connectors={"a\ud800": State.RUNNING})])
+    assert b'headgate_connector_state{connector="a?",state="RUNNING"' in text
 
 
 def test_counts_of_a_worker_and_of_its_tasks() -> None:
