@@ -67,9 +67,7 @@ class TextOutput:
         return Position(size, self._tail(size))
 
     def damage_before(self, known: Position) -> str:
-        """What happened to the bytes before `known`, as `damage` says it."""
-        if not self.is_regular:
-            return ""
+        """What happened to the bytes before `known`, as `damage` says it; of a regular file."""
         size = os.fstat(self._file.fileno()).st_size
         if size < known.size:
             return f"was cut or replaced: it has {size:,} bytes, expected {known.size:,} or more"

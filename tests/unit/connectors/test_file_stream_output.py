@@ -1,7 +1,8 @@
 """A FileStreamSink whose file is gone, emptied, cut or replaced, on the embedded log."""
 
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,6 +91,8 @@ def test_an_output_that_goes_while_it_is_written_is_an_error(tmp_path: Path, how
     assert ended.outcome is TaskOutcome.FAILED
     assert "while it was written; 3 records were committed to it before" in ended.reason
     assert sum(committed(tmp_path).values()) == 3
+    if how != "removed":  # nothing was added to it
+        assert out.read_text() == ("" if how == "emptied" else "a\nb\nc\n")
 
 
 def cut(out: Path) -> None:
@@ -472,3 +475,121 @@ def test_topics_that_come_one_by_one_are_all_written_anew(tmp_path: Path) -> Non
     task.open([("a", 0), ("b", 0), ("c", 0)])
     task.stop()
     assert (tmp_path / "out.txt").read_text().split() == ["c0", "b0", "b1", "a0", "a1", "a2"]
+
+
+def started(folder: Path, group: Mapping[tuple[str, int], int], **config: str) -> FileStreamSinkTask:
+    """A task of topic `t` that got its partition, with the file `out.txt`."""
+    task = FileStreamSinkTask()
+    task.context = FakeSinkContext(committed=group)
+    keys = {key.replace("_", "."): value for key, value in config.items()}
+    task.start({"file": str(folder / "out.txt"), "topics": "t", "tasks.max": "1", **keys})
+    task.open([("t", 0)])
+    return task
+
+
+def put(task: FileStreamSinkTask, *values: str) -> None:
+    task.put([SinkRecord("t", 0, n, None, value, (), 0) for n, value in enumerate(values)])
+
+
+GROUP = {("t", 0): 2}
+
+
+def test_a_loss_that_was_accepted_is_none_at_the_next_start(tmp_path: Path) -> None:
+    """Also where the task has written nothing since."""
+    task = started(tmp_path, {})
+    put(task, "a", "b")
+    task.flush()
+    task.stop()
+    (tmp_path / "out.txt").unlink()
+    started(tmp_path, GROUP, on_missing_output="accept").stop()
+    started(tmp_path, GROUP).stop()
+    assert (tmp_path / "out.txt").read_text() == ""
+
+
+def test_an_empty_output_without_a_position_is_an_error(tmp_path: Path) -> None:
+    """Another folder's file, or one of before there were positions."""
+    with pytest.raises(OutputMissingError, match="is empty or was not there, but 2 records"):
+        started(tmp_path, GROUP)
+
+
+def test_a_torn_line_that_was_accepted_can_be_cut(tmp_path: Path) -> None:
+    """The position that was noted then has the half line in it."""
+    task = started(tmp_path, {})
+    put(task, "a", "b")
+    task.flush()
+    task.stop()
+    (tmp_path / "out.txt").write_text("x\nccc\ndd")
+    task = started(tmp_path, GROUP, on_missing_output="accept")
+    put(task, "ccc", "ddd")
+    task.flush()
+    task.stop()
+    assert (tmp_path / "out.txt").read_text() == "x\nccc\nccc\nddd\n"
+
+
+def test_a_rewrite_under_way_can_be_accepted_as_it_is(tmp_path: Path) -> None:
+    task = started(tmp_path, {})
+    put(task, "a", "b")
+    task.flush()
+    task.stop()
+    (tmp_path / "out.txt").unlink()
+    task = started(tmp_path, GROUP, on_missing_output="rewrite")
+    put(task, "a")
+    task.pre_commit({("t", 0): 1})
+    task.stop()
+    with pytest.raises(OutputMissingError, match="was being written anew when its task ended"):
+        started(tmp_path, GROUP)
+    started(tmp_path, GROUP, on_missing_output="accept").stop()
+    started(tmp_path, GROUP).stop()
+    assert (tmp_path / "out.txt").read_text() == "a\n"
+
+
+def test_a_mark_that_says_nothing_has_the_rewrite_begin_anew(tmp_path: Path) -> None:
+    (tmp_path / "out.txt").write_text("a\n")
+    (tmp_path / ".out.txt.rewrite").write_text("")
+    with pytest.raises(OutputMissingError, match="was being written anew when its task ended"):
+        started(tmp_path, GROUP)
+    task = started(tmp_path, GROUP, on_missing_output="rewrite")
+    assert isinstance(task.context, FakeSinkContext)
+    assert task.context.seeks == {("t", 0): 0}
+    task.stop()
+
+
+def test_a_torn_line_that_another_task_has_ended_gets_no_empty_line(tmp_path: Path) -> None:
+    (tmp_path / "out.txt").write_text("half")
+    task = started(tmp_path, {}, tasks_max="2")
+    tear(tmp_path, "\n")
+    put(task, "a")
+    task.stop()
+    assert (tmp_path / "out.txt").read_text() == "half\na\n"
+
+
+def test_a_pipe_is_no_output_that_can_be_lost(tmp_path: Path) -> None:
+    """Nothing of it can be looked at, and nothing is noted beside it."""
+    os.mkfifo(tmp_path / "out.txt")
+    former = tmp_path / ".out.txt.position"  # of a file that had the name before
+    former.write_text('{"size": 3, "tail": ""}')
+    read = os.open(tmp_path / "out.txt", os.O_RDONLY | os.O_NONBLOCK)
+    task = started(tmp_path, GROUP)
+    former.unlink()
+    put(task, "a")
+    task.flush()
+    assert os.read(read, 100) == b"a\n"
+    (tmp_path / "out.txt").unlink()
+    put(task, "b")
+    task.pre_commit({("t", 0): 2})
+    assert os.read(read, 100) == b"b\n"
+    task.stop()
+    os.close(read)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_others_have_added_is_missed_as_well(tmp_path: Path) -> None:
+    """Once the task has seen it: the file may be of several tasks."""
+    task = started(tmp_path, {})
+    put(task, "a")
+    tear(tmp_path, "theirs\n")
+    put(task)
+    (tmp_path / "out.txt").write_text("a\n")
+    with pytest.raises(OutputMissingError, match="was cut from 9 to 2 bytes while it was written"):
+        put(task)
+    task.stop()

@@ -17,7 +17,13 @@ class Growing:
     """A file with an open row of 2 MB that a task has read as far as that goes, and its clock."""
 
     def __init__(
-        self, folder: Path, patch: pytest.MonkeyPatch, *, until_idle: bool, row: str = FILL * 20_000
+        self,
+        folder: Path,
+        patch: pytest.MonkeyPatch,
+        *,
+        until_idle: bool,
+        row: str = FILL * 20_000,
+        target: Path | None = None,
     ) -> None:
         self.now = 1000.0
         self.parsed = 0
@@ -30,6 +36,8 @@ class Growing:
 
         patch.setattr(CsvReader, "read", counted)
         self.path = folder / "a.csv"
+        if target is not None:
+            self.path.symlink_to(target)
         self.path.write_text('id,b\n1,"' + row)
         settle = str(int(SETTLE * 1000))
         self.subject: Run = run(folder, until_idle=until_idle, **{"file.settle.ms": settle})
@@ -101,4 +109,17 @@ def test_a_file_that_is_another_one_is_looked_at_at_once(
     file = Growing(tmp_path, monkeypatch, until_idle=False)
     (tmp_path / "new").write_text('id,b\n1,"' + FILL * 20_100)
     (tmp_path / "new").replace(file.path)
+    assert file.grown("") == 1
+
+
+def test_a_link_to_another_file_is_looked_at_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names that are links are told apart by nothing else: see `File.awaits_growth`."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    target = tmp_path / "target"
+    file = Growing(folder, monkeypatch, until_idle=False, target=target)
+    (tmp_path / "new").write_text('id,b\n1,"' + FILL * 20_100)
+    (tmp_path / "new").replace(target)
     assert file.grown("") == 1
