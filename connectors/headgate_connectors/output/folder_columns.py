@@ -102,9 +102,12 @@ def merge(known: Schema, new: Schema, *, widens: bool = False) -> Schema:
         narrower = was != now and may_widen(now, was)
         if was != now and not (narrower and widens):
             advice = "set schema.evolution = widen to have it widened" if narrower else "cast it"
+            anew = "another path"
+            if may_widen(was, now) and not narrower:
+                anew = f"{anew}, with the wider type in columns.types from its first file on"
             raise DataError(
                 f"column {found.name} is of type {now}, expected {was}, the type it has in the "
-                f"files of this folder: {advice}, or give the sink another path"
+                f"files of this folder: {advice}, or give the sink {anew}"
             )
         optional = found.schema.optional or other.optional
         fields.append(Field(found.name, replace(found.schema, optional=optional, default=None)))

@@ -477,7 +477,9 @@ def test_topics_that_come_one_by_one_are_all_written_anew(tmp_path: Path) -> Non
     assert (tmp_path / "out.txt").read_text().split() == ["c0", "b0", "b1", "a0", "a1", "a2"]
 
 
-def started(folder: Path, group: Mapping[tuple[str, int], int], **config: str) -> FileStreamSinkTask:
+def started(
+    folder: Path, group: Mapping[tuple[str, int], int], **config: str
+) -> FileStreamSinkTask:
     """A task of topic `t` that got its partition, with the file `out.txt`."""
     task = FileStreamSinkTask()
     task.context = FakeSinkContext(committed=group)
