@@ -7,6 +7,10 @@ from headgate.ports import TopicPartition
 
 SLICE_MIN = 20_000
 """Below this many offsets a slice costs more to start than it saves."""
+FIRST = 200_000
+"""Most offsets of a batch as long as it is not known how long one takes."""
+WANTED_S = 3.0
+"""How long a batch may take. A longer one would gain little, and a stop has to wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,29 @@ class Range:
     @property
     def count(self) -> int:
         return self.end - self.start
+
+
+class BatchSize:
+    """How many offsets the next batch may have.
+
+    A batch costs a Spark job, and a Python process for each slice, whatever it has. So where many
+    records wait it has as many as are written in `WANTED_S`, which also bounds the memory of a
+    slice: an executor holds what it parses in that time.
+
+    Args:
+        limit: the most that the user allows.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.now = min(limit, FIRST)
+
+    def took(self, offsets: int, seconds: float) -> None:
+        """A batch of so many offsets took so long. One that was not full says little."""
+        if offsets < self.now:
+            return
+        wanted = int(offsets * WANTED_S / seconds) if seconds > 0 else self._limit
+        self.now = min(max(min(wanted, 2 * self.now), FIRST), self._limit)
 
 
 def next_batch(

@@ -30,7 +30,7 @@ from headgate.ports import TopicPartition, UnknownTopicError
 from headgate_connectors.output.folders import folder_fault
 from headgate_spark.alterations import alter, look
 from headgate_spark.bad_records import BadRecords
-from headgate_spark.batches import Range, cut, next_batch
+from headgate_spark.batches import BatchSize, Range, cut, next_batch
 from headgate_spark.columns import DECLARED, NULL, Spelling, type_name, unite_columns
 from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
@@ -50,7 +50,7 @@ from headgate_spark.slices import (
 
 _log = logging.getLogger("headgate.task")
 
-RECORDS_MAX = 200_000
+RECORDS_MAX = 1_000_000
 INTERVAL_MS = 1_000
 FORMATS = ("parquet", "json", "csv")
 REMOTE = "spark.remote"
@@ -67,7 +67,8 @@ def config_def() -> ConfigDef:
         .define("format", Type.STRING, "parquet", one_of(*FORMATS), high,
                 "Format of the files: parquet, json (one object per line) or csv.")
         .define("batch.records.max", Type.INT, RECORDS_MAX, at_least(1), medium,
-                "Most records of one batch, all topics and partitions together.")
+                "Most records of one batch, all topics and partitions together. Where many "
+                "wait a batch has as many as it writes in 3 s, and at first 200,000.")
         .define("batch.interval.ms", Type.LONG, INTERVAL_MS, at_least(0), medium,
                 "How long records may wait for others to share their batch, unless it is full.")
         .define("on.missing.output", Type.STRING, "fail", one_of("fail", "rewrite", "accept"), low,
@@ -130,7 +131,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         parsed = config_def().parse(_own(config))
         self._target = target_folder(parsed["path"])
         self._format: str = parsed["format"]
-        self._records_max: int = parsed["batch.records.max"]
+        self._size = BatchSize(parsed["batch.records.max"])
         self.batch_interval_ms = parsed["batch.interval.ms"]
         self._interval_s: float = self.batch_interval_ms / 1000
         self._metadata: tuple[str, ...] = tuple(dict.fromkeys(parsed["columns.metadata"]))
@@ -169,15 +170,18 @@ class SparkFileSinkTask(PlannedSinkTask):
         ends = self.context.log.end_offsets(self.context.topics)
         self._resume([partition for partition in ends if partition not in self._starts])
         positions = self._positions(ends)
-        ranges = next_batch(positions, ends, self._records_max)
+        limit = self._size.now
+        ranges = next_batch(positions, ends, limit)
         waiting = sum(max(ends[one] - start, 0) for one, start in positions.items()
                       if one in ends)  # fmt: skip
         rested = time.monotonic() - self._last_batch >= self._interval_s
-        if not ranges or (waiting < self._records_max and not rested):
+        if not ranges or (waiting < limit and not rested):
             return 0
         self._last_batch = time.monotonic()
         untidy, self._untidy = self._untidy, True
         covered = self._run(ranges)
+        took_s = time.monotonic() - self._last_batch
+        self._size.took(sum(one.count for one in ranges), took_s)
         self._untidy = False
         if untidy:
             # After the commit: only then can what was staged at the same start go.

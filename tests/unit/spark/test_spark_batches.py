@@ -1,6 +1,6 @@
 from itertools import pairwise
 
-from headgate_spark.batches import SLICE_MIN, Range, cut, next_batch
+from headgate_spark.batches import FIRST, SLICE_MIN, WANTED_S, BatchSize, Range, cut, next_batch
 
 
 def test_shares_are_even_and_what_one_does_not_need_the_others_get() -> None:
@@ -31,3 +31,30 @@ def test_large_ranges_are_cut_small_ones_are_not() -> None:
     assert parts[0].start == 7
     assert parts[-1].end == large.end
     assert all(one.end == two.start for one, two in pairwise(parts))
+
+
+def test_batches_grow_to_what_is_written_in_time_and_at_most_twofold() -> None:
+    size = BatchSize(10 * FIRST)
+    assert size.now == FIRST
+    size.took(FIRST, WANTED_S / 3)
+    assert size.now == 2 * FIRST
+    size.took(2 * FIRST, WANTED_S / 1.5)
+    assert size.now == 3 * FIRST
+    size.took(3 * FIRST, WANTED_S * 2)
+    assert size.now == 3 * FIRST // 2
+    size.took(3 * FIRST // 2, WANTED_S * 100)
+    assert size.now == FIRST
+
+
+def test_batches_do_not_grow_over_what_the_user_allows() -> None:
+    small, large = BatchSize(7), BatchSize(FIRST + 1)
+    for _ in range(3):
+        small.took(small.now, 0.0)
+        large.took(large.now, 0.0)
+    assert (small.now, large.now) == (7, FIRST + 1)
+
+
+def test_a_batch_that_is_not_full_says_nothing_of_the_rate() -> None:
+    size = BatchSize(10 * FIRST)
+    size.took(FIRST - 1, 0.001)
+    assert size.now == FIRST

@@ -121,6 +121,12 @@ def test_a_topic_that_has_lost_its_beginning_is_read_from_what_is_left(tmp_path:
     assert first.files[0][0].startswith(f"{STAGING}/t-0-0-")
 
 
+def test_where_records_wait_batches_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate_spark.batches.FIRST", 10)
+    sink = task(Log(end=140), tmp_path, **{"batch.records.max": "50"})
+    assert [sink.run_batch() for _ in range(5)] == [10, 20, 40, 50, 20]
+
+
 @pytest.mark.parametrize("how", ["committed", "written"])
 def test_records_that_retention_took_before_they_were_written(tmp_path: Path, how: str) -> None:
     log = Log(end=10)
