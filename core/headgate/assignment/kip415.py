@@ -209,8 +209,8 @@ def _delay(
 def _learnt(round_input: RoundInput) -> int | None:
     """When the delay of the leader before ends, as far as the members tell.
 
-    The leader knows it of itself. If it is new to the group others have to say; who says only how
-    long the delay was, and not how much of it is left, is taken to have just heard of it.
+    The leader knows it by itself, unless it is new to the group: then other members tell. A member
+    that tells how long the delay was, and not how much of it is left, counts as told just now.
     """
     for member in round_input.members:
         if member.member_id == round_input.leader and member.last_delay_ms > 0:

@@ -1,10 +1,9 @@
 """What authors of connectors implement. Kafka Connect's words and life cycles, Python's shapes.
 
 A connector is a class that says how its work is divided (`task_configs`) and which task class does
-it. A source task yields
-records from `poll`; a sink task takes them in `put`. Connector code never runs on the thread that
-decides: the
-worker calls it with a deadline, tasks run in their runner.
+it. A source task yields records from `poll`; a sink task takes them in `put`. Connector code never
+runs on the thread that decides: the worker calls connectors with a deadline, and tasks run in their
+runner.
 """
 
 from abc import ABC, abstractmethod
@@ -136,7 +135,7 @@ class OffsetReader(Protocol):
     """Source offsets as committed when the task's producer was initialised, or later."""
 
     def offset(self, partition: Partition) -> Mapping[str, Any] | None:
-        """None: nothing is committed of this source partition."""
+        """Committed offset of a source partition; None: it has none yet."""
         ...
 
     def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]: ...
@@ -150,7 +149,7 @@ class OffsetReader(Protocol):
 class TransactionContext(Protocol):
     """Connector-defined transactions (`transaction.boundary` = connector). Source: KIP-618.
 
-    At the end of the batch that `poll` is returning, or at `record` of it.
+    A transaction ends with the batch that `poll` is returning, or behind `record` of that batch.
     """
 
     def commit_transaction(self, record: SourceRecord | None = None) -> None: ...
@@ -164,7 +163,8 @@ class SourceTaskContext(Protocol):
 
     @property
     def transaction(self) -> TransactionContext | None:
-        """None unless exactly-once is on and `transaction.boundary` is connector."""
+        """Ends transactions. None unless exactly-once is on and `transaction.boundary` is
+        connector."""
         ...
 
     @property
@@ -179,8 +179,8 @@ class SourceTaskContext(Protocol):
         ...
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, but wake at once for stop or pause. True: the task should return from what it
-        does."""
+        """Sleep, but wake at once for stop or pause. True: the task should return from its
+        `poll`."""
         ...
 
     def await_input(self) -> None:
@@ -196,14 +196,14 @@ class SourceTaskContext(Protocol):
 
     @property
     def takes_batches(self) -> bool:
-        """A `SourceBatch` goes to the log without being made into records. Else it is, since a
-        transform or a converter needs them: then better give records."""
+        """Whether a `SourceBatch` goes to the log without being made into records. If not, a
+        transform or a converter needs records, and the task should yield records."""
         ...
 
     @property
     def keeps_batches(self) -> bool:
-        """The log keeps a `SourceBatch` whole. Else its rows are records there: then better put no
-        more rows into one than the task would give as records."""
+        """Whether the log keeps a `SourceBatch` whole. If not, its rows become records there, and
+        a batch should have no more rows than the task would yield as records."""
         ...
 
     @property
@@ -439,8 +439,9 @@ class ExactlyOnceSupport(StrEnum):
 class ConnectorContext(Protocol):
     @property
     def offset_reader(self) -> OffsetReader:
-        """Source offsets of the connector's tasks. Every question reads the offsets
-        topic to its end first. From any thread. Source: SourceConnectorContext.
+        """Source offsets that the connector's tasks have committed. Each call of the reader reads
+        the offsets topic to its end first, and may come from any thread.
+        Source: SourceConnectorContext.
 
         Raises:
             AttributeError: a sink connector has no source offsets.
@@ -510,8 +511,8 @@ class SourceConnector(Connector):
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport | None:
-        """Preflight of `exactly.once.support` = required; None: the connector does not say. Source:
-        KIP-618."""
+        """Whether the connector supports exactly-once with this config; None: it does not say.
+        A config with `exactly.once.support` = required needs SUPPORTED. Source: KIP-618."""
         return None
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What the pages on Spark and on tables show is taken as it stands: each table of a pipeline, each setting."""
+"""What the pages on Spark and on tables show is taken as it stands: pipelines and settings."""
 
 from pathlib import Path
 
