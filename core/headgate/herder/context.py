@@ -437,10 +437,6 @@ class Context:
         again = ReadAgain(purpose)
         return purpose in self._reads.values() or any(each[2] == again for each in self._timers)
 
-    @property
-    def reads_open(self) -> int:
-        return len(self._reads)
-
     # -- timers --
 
     def after(self, delay_ms: int, timer: Timer) -> None:

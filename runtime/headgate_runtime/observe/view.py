@@ -20,8 +20,6 @@ from headgate.wire import WireError
 from headgate_runtime.worker.rejected_log import Rejected, shown_key, words
 from headgate_runtime.worker.traces import first_words
 
-EAGER: Final = "default"
-"""Protocol whose assignments are whole; those of the others are changes."""
 STABLE: Final = "Stable"
 REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 """In which brokers do not tell what members say."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate_kafka.clients.override_policy import override_errors, policy_name
+from headgate_kafka.clients.override_policy import override_errors
 
 CONFIG = {
     "name": "c",
@@ -27,10 +27,3 @@ def test_policies(policy: str, refused: list[str]) -> None:
         "configuration."
         for key in refused
     ]
-
-
-def test_by_class_name() -> None:
-    package = "org.apache.kafka.connect.connector.policy."
-    assert policy_name(f"{package}NoneConnectorClientConfigOverridePolicy") == "None"
-    with pytest.raises(ValueError, match="none of All, None, Principal, Allowlist"):
-        policy_name("com.acme.Own")

@@ -7,21 +7,6 @@ from collections.abc import Mapping
 
 PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
 PRINCIPAL_KEYS = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
-POLICIES = ("All", "None", "Principal", "Allowlist")
-_PACKAGE = "org.apache.kafka.connect.connector.policy."
-_SUFFIX = "ConnectorClientConfigOverridePolicy"
-
-
-def policy_name(value: str) -> str:
-    """One of `POLICIES`, given by its name or the name of Connect's class.
-
-    Raises:
-        ValueError: it is none of them.
-    """
-    name = value.strip().removeprefix(_PACKAGE).removesuffix(_SUFFIX)
-    if name not in POLICIES:
-        raise ValueError(f"{value!r} is none of {', '.join(POLICIES)}")
-    return name
 
 
 def override_errors(
@@ -30,7 +15,7 @@ def override_errors(
     """Key -> Connect's message, for each override that the policy refuses.
 
     Args:
-        policy: one of `POLICIES`.
+        policy: All, None, Principal or Allowlist.
         allowed: keys without prefix that the policy Allowlist lets pass
             (``connector.client.config.override.allowlist``).
     """
