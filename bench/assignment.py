@@ -117,7 +117,7 @@ class _Leaders:
         self.asking: list[float] = []
         """The first question who owns something, after each round."""
         self.javas: list[tuple[float, float]] = []
-        """Of the process and of the thread."""
+        """Times of the process and of the thread, one pair for each round."""
 
     def step(self, held: Held, generation: int, now_ms: int) -> Held:
         codec = CODECS[PROTOCOL]

@@ -44,13 +44,13 @@ LOOK_S = 0.005
 SETTLE_S = 0.5
 """Before each step: what the last one set off (a first poll, a commit, a round) is over."""
 TURNS = 20
-"""Of creating and deleting twice before anything else: until then the broker, which both share, and
-Java's workers spend as much on compiling themselves as on what they are asked."""
+"""Rounds of creating and deleting twice, before anything else: until then the broker, which both
+share, and Java's workers spend as much on compiling themselves as on what they are asked."""
 TURNS_COUNTED = 10
 """The last of them, and of each the second."""
 CREATES = 40
-"""Of connectors that are stopped once they run. Seven lives cannot tell a third from a quarter
-where one create takes twice as long as another."""
+"""Connectors that are created, and stopped once they run. Seven lives cannot tell a third from a
+quarter where one create takes twice as long as another."""
 REST_S = 1.5
 """Before each of them."""
 STEPS = ("create", "pause", "resume", "changed config", "restart", "stop", "delete")

@@ -95,7 +95,7 @@ class Commits:
         self._consumer.assign(partitions)
 
     def positions(self, connector: str) -> Iterator[int]:
-        """Of the file, as they are committed."""
+        """Positions in the file, as they are committed."""
         until = time.monotonic() + LIMIT_S
         while time.monotonic() < until:
             for message in self._consumer.consume(1_000, 0.01):

@@ -128,7 +128,7 @@ def name_of(kind: str) -> str:
 
 
 def pid_of(worker: Worker) -> int:
-    """Of the worker itself; its tasks are below it."""
+    """Process id of the worker itself; its tasks are below it."""
     if isinstance(worker, JavaWorker):
         return worker.jvm.pid
     assert isinstance(worker, HeadgateWorker)

@@ -92,7 +92,7 @@ def _look() -> tuple[dict[int, float], dict[int, list[int]]]:
 
 
 def command(pid: int) -> str:
-    """Its command line, with a null after each argument; empty if it is gone."""
+    """Command line of `pid`, with a null after each argument; empty if it is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):

@@ -70,7 +70,7 @@ class Format(NamedTuple):
 
     name: str
     settings: Callable[[Path], str]
-    """Of a connector, as lines of a pipeline file."""
+    """Settings of a connector, as lines of a pipeline file."""
     append: Callable[[Path, pa.Table], None]
     read: Callable[[Path], Iterable[Any]]
     """Batches of rows, by the library alone."""

@@ -39,7 +39,7 @@ SINGLE_NODE = {
 
 
 def version() -> str:
-    """Of Kafka, as it is pinned."""
+    """Version of Kafka that is pinned."""
     return next(jar.version for jar in pinned(KAFKA) if jar.artifact == "kafka-clients")
 
 

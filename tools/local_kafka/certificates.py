@@ -32,7 +32,7 @@ class Authority:
 
     @property
     def ca_file(self) -> Path:
-        """Its own certificate, as PEM."""
+        """File of the authority's own certificate, as PEM."""
         return self.folder / "ca.pem"
 
     @property

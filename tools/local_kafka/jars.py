@@ -51,7 +51,7 @@ class Jar:
     version: str
     classifier: str | None
     ending: str | None
-    """Of a file that is no jar, such as ``tar.gz``."""
+    """Ending of a file that is no jar, such as ``tar.gz``; None: it is a jar."""
     sha256: str
 
     @property
