@@ -325,7 +325,7 @@ def librdkafka(properties: Properties, role: Role) -> dict[str, str]:
 def checked(
     properties: Properties, role: Role, *, but: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """As `librdkafka`, and librdkafka was asked whether it takes them (`client_trial`).
+    """As `librdkafka`, and librdkafka was asked whether it takes them (`trial.refusal`).
 
     Args:
         but: what is not asked, for it is replaced later.
