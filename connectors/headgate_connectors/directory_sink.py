@@ -33,10 +33,11 @@ from headgate_arrow.rows import sink_records
 from headgate_arrow.widening import LossError
 from headgate_arrow.wider_columns import WiderColumns
 from headgate_connectors.formats.column_kinds import parse_columns, struct_of_kinds
-from headgate_connectors.output.directory_config import CONFIG, DIRECTORY, config_faults
+from headgate_connectors.output.directory_config import CONFIG, DIRECTORY, config_faults, path_fault
 from headgate_connectors.output.folder_columns import SinkColumns
-from headgate_connectors.output.folders import folder_fault, naming
+from headgate_connectors.output.folders import naming
 from headgate_connectors.output.manifest import ManifestError, SinkManifest
+from headgate_connectors.output.other_log import check_log
 from headgate_connectors.output.part_files import StagedFiles
 from headgate_connectors.output.partition_state import PartitionState
 from headgate_connectors.output.partitions import (
@@ -95,6 +96,8 @@ class DirectorySinkTask(SinkTask):
                 raise ConfigError(f"topic {hidden_fault(topic)}")
         by_group = self.context.committed() if partitions else {}
         for place in partitions:
+            if not by_group.get(place):
+                check_log(self.context, self._manifest, place, self._on_missing)
             self._resume(place, by_group.get(place, 0))
         self._ask_to_be_called()
 
@@ -187,7 +190,7 @@ class DirectorySinkTask(SinkTask):
         made = self._made(record)
         if made is not None and not self._add(place, partition, record, *made):
             return
-        partition.next = record.offset + 1
+        partition.next, partition.time = record.offset + 1, record.timestamp_ms
         if partition.refill is not None and partition.next >= partition.refill.entry.end:
             self._end_refill(place, partition, partition.refill)
         files = partition.files
@@ -267,7 +270,7 @@ class DirectorySinkTask(SinkTask):
                     at = f"{place[0]}-{place[1]} from offset {part.offset} on"
                     raise DataError(f"a record of {at}: {error}") from error
                 taken += count
-                partition.next = part.offset + count
+                partition.next, partition.time = part.offset + count, batch.timestamp_ms
             self._rotate(place, partition)
             partition = self._partitions[place]
 
@@ -433,7 +436,8 @@ class DirectorySinkTask(SinkTask):
         files.write()
         partition.files = None
         staged = files.close()
-        entry = self._manifest.commit(place, files.start, partition.next, files.rows, staged)
+        end = partition.next, files.rows, staged, partition.time
+        entry = self._manifest.commit(place, files.start, *end)
         if entry is not None:
             partition.committed, partition.last = partition.next, entry
         else:
@@ -559,15 +563,7 @@ class DirectorySink(SinkConnector):
 
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-        path = config.get("path", "").strip()
-        if "://" in path:
-            text = (
-                f"{path} is an address, expected a folder of this machine: a commit creates a file "
-                "whole, on the disk, and only if it is not there yet, which SFTP and object stores "
-                "do not promise. Mount the folder here"
-            )
-            return {"path": [text]}
-        if path and (fault := folder_fault(path)):
+        if fault := path_fault(config.get("path", "").strip()):
             return {"path": [fault]}
         hidden = [name for name in sink_topics(config) if name.startswith(HIDDEN)]
         faults = {"topics": [f"topic {hidden_fault(name)}" for name in hidden]} if hidden else {}

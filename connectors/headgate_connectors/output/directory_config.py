@@ -6,6 +6,7 @@ from typing import Final
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import at_least, non_empty, one_of
 from headgate_connectors.formats.column_kinds import KINDS, column_types
+from headgate_connectors.output.folders import folder_fault
 from headgate_connectors.output.partitions import partition_faults
 from headgate_connectors.output.writers import ENDINGS
 
@@ -125,6 +126,17 @@ CONFIG = (
 
 DIRECTORY: Final = "headgate.directory"
 """What the connector adds to the configs of its tasks."""
+
+
+def path_fault(path: str) -> str | None:
+    """Why files cannot be written to `path`; None: they can, as far as is seen."""
+    if "://" in path:
+        return (
+            f"{path} is an address, expected a folder of this machine: a commit creates a file "
+            "whole, on the disk, and only if it is not there yet, which SFTP and object stores do "
+            "not promise. Mount the folder here"
+        )
+    return (folder_fault(path) or None) if path else None
 
 
 def config_faults(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:

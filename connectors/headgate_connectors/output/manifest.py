@@ -60,6 +60,8 @@ class Entry:
     """Path the file was written under, relative to the folder as `file` is."""
     more: Sequence[tuple[str, str]] = ()
     """`file` and `staged` of further files."""
+    time: int | None = None
+    """Timestamp of the record before `end`, in milliseconds."""
 
     @property
     def path(self) -> str:
@@ -95,7 +97,7 @@ class SinkManifest:
     """The manifest of one folder, as one task works with it; one thread."""
 
     def __init__(self, root: Path, ending: str) -> None:
-        self._root = root
+        self.root = self._root = root
         self._ending = ending
         (root / STAGING).mkdir(parents=True, exist_ok=True)
         sync_folder(root)
@@ -194,7 +196,13 @@ class SinkManifest:
         return f"{STAGING}/{name}-{uuid.uuid4().hex}.{self._ending}"
 
     def commit(
-        self, place: TopicPartition, start: int, end: int, rows: int, staged: Mapping[str, str]
+        self,
+        place: TopicPartition,
+        start: int,
+        end: int,
+        rows: int,
+        staged: Mapping[str, str],
+        time: int | None = None,
     ) -> Entry | None:
         """Commit staged files, whose content is durable: one for each folder below the root, or
         one for the root itself, which is the empty name.
@@ -208,7 +216,7 @@ class SinkManifest:
         """
         name = f"{_name(*place, start)}.{self._ending}"
         files = [(f"{folder}/{name}" if folder else name, path) for folder, path in staged.items()]
-        entry = Entry(*place, start, end, rows, *files[0], files[1:])
+        entry = Entry(*place, start, end, rows, *files[0], files[1:], time)
         if not (self._root / entry.path).exists():
             for final, _ in files:
                 if (self._root / final).exists():
@@ -255,10 +263,12 @@ class SinkManifest:
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
-    """Entries of one file are as they were before there were more."""
+    """What an entry has not is not written."""
     found = asdict(entry)
     if not entry.more:
         del found["more"]
+    if entry.time is None:
+        del found["time"]
     return found
 
 

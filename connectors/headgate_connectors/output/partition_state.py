@@ -13,6 +13,8 @@ class PartitionState:
     """Offset up to which records are in published files; None: there is no file yet."""
     next: int = -1
     """Offset after the last record that was taken; -1: none was."""
+    time: int | None = None
+    """Timestamp of that record."""
     files: StagedFiles | None = None
     resumed: bool = False
     """Another task was first: the rest of the batch is delivered anew, from `committed` on."""

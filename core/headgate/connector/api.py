@@ -304,6 +304,16 @@ class SinkTaskContext(Protocol):
         """
         ...
 
+    def record_time(self, topic: str, partition: int, offset: int) -> int | None:
+        """Timestamp of the committed record at `offset`; None: the log has it no more. Takes as
+        long as reading it.
+
+        Raises:
+            LookupError: the log has not come so far.
+            TransportError: as `first_record`.
+        """
+        ...
+
     def errant_record_reporter(self) -> ErrantRecordReporter | None:
         """None where the config names no dead letter queue and `errors.log.enable` is false: then
         raise what is wrong with a record. Source: KIP-610."""

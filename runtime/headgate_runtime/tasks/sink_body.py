@@ -105,6 +105,17 @@ class SinkContext:
         found = log.read(topic, partition, start, end, 1) if start < end else ()
         return found[0].offset if found else None
 
+    def record_time(self, topic: str, partition: int, offset: int) -> int | None:
+        log, place = self.record_log, (topic, partition)
+        assert log is not None
+        end = log.end_offsets([topic]).get(place, 0)
+        if offset >= end:
+            raise LookupError(f"it ends at offset {end}")
+        if offset < log.start_offsets([topic]).get(place, 0):
+            return None
+        found = log.read(topic, partition, offset, offset + 1, 1)
+        return found[0].timestamp_ms if found else None
+
     def request_commit(self) -> None:
         self._commit = True
 

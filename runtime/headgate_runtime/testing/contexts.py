@@ -139,6 +139,10 @@ class FakeSinkContext:
         self.commits_requested = 0
         self.log_offsets: dict[tuple[str, int], Collection[int]] = {}
         """Offsets of the records that the log has; a partition that is not named has all."""
+        self.log_ends: dict[tuple[str, int], int] = {}
+        """Where the log ends; a partition that is not named has no end."""
+        self.log_times: dict[tuple[str, int], Mapping[int, int]] = {}
+        """Timestamps of records by offset, as `record_time` tells them."""
         self.worker_settings: Mapping[str, str] = {}
         self.logged: list[str] = []
         self.reported: list[tuple[SinkRecord, BaseException]] = []
@@ -182,6 +186,12 @@ class FakeSinkContext:
     def first_record(self, topic: str, partition: int, start: int, end: int) -> int | None:
         known = self.log_offsets.get((topic, partition), range(start, end))
         return min((offset for offset in known if start <= offset < end), default=None)
+
+    def record_time(self, topic: str, partition: int, offset: int) -> int | None:
+        end = self.log_ends.get((topic, partition))
+        if end is not None and offset >= end:
+            raise LookupError(f"it ends at offset {end}")
+        return self.log_times.get((topic, partition), {}).get(offset)
 
     def request_commit(self) -> None:
         self.commits_requested += 1
