@@ -13,11 +13,13 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from headgate.errors import CoreError
 
 T = TypeVar("T")
+_AS_IT_IS: Final = frozenset({str, int, bool, float})
+"""Types whose values travel as they are: most fields have one, and need no further look."""
 
 
 class WireError(CoreError):
@@ -68,7 +70,8 @@ def _encode(value: object) -> Any:
     if _has_fields(kind):
         out: dict[str, Any] = {"type": kind.__name__}
         for name, _ in _fields(kind):
-            out[name] = _encode(getattr(value, name))
+            item = getattr(value, name)
+            out[name] = item if type(item) in _AS_IT_IS else _encode(item)
         return out
     if isinstance(value, Mapping):
         items = cast(Mapping[object, object], value)
@@ -167,7 +170,9 @@ def _decode_object(kind: Any, raw: Any, where: str) -> Any:
     values: dict[str, Any] = {}
     for name, required in _fields(kind):
         if name in table:
-            values[name] = _decode(hints[name], table[name], f"{kind.__name__}.{name}")
+            hint, item = hints[name], table[name]
+            known = type(item) is hint and hint in _AS_IT_IS
+            values[name] = item if known else _decode(hint, item, f"{kind.__name__}.{name}")
         elif required:
             raise WireError(f"{where}: {kind.__name__} without {name}")
     return kind(**values)
