@@ -449,8 +449,8 @@ class ReadConnectorOffsets:
     connector: str
     config: Config
     kind: TaskKind
-    changes: tuple[OffsetChange, ...] = ()
-    """Changes that a dry run is asked for: a sink's topic partitions among them have to be there,
+    offsets: tuple[OffsetChange, ...] = ()
+    """What a dry run would set: a sink's topic partitions among them have to be there,
     as for `AlterConnectorOffsets`."""
 
 

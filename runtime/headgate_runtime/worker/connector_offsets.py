@@ -132,7 +132,7 @@ class ConnectorOffsets:
         try:
             with self._opened(effect.connector, effect.config, effect.kind) as transport:
                 if effect.kind is TaskKind.SINK:
-                    _check_there(transport, effect.connector, _places(effect.changes))
+                    _check_there(transport, effect.connector, _places(effect.offsets))
                     found = self._reached(transport, effect.connector, effect.config)
                     return ConnectorOffsetsRead(effect.token, tuple(map(_plain, found.items())))
                 view = transport.offset_view()
