@@ -76,6 +76,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         for name in ("one", "two"):
             served.client.create(name, SINK, connector_pb2.TARGET_STATE_STOPPED)
             served.client.wait(name)
+        served.worker.transport.record_log.create_topic("t", 1)
         yield served
 
 

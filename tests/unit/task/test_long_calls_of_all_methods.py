@@ -228,6 +228,7 @@ def test_a_method_that_is_asked_about_offsets(
     with whole_worker(tmp_path) as (rest, worker):
         made = {"name": "c", "config": config, "initial_state": "STOPPED"}
         assert ask(rest, "POST /connectors", made)[0] == 201
+        worker.transport.record_log.create_topic("t", 1)
         calls = worker._performer.connector_calls
         answers: list[int] = []
         asking = threading.Thread(
