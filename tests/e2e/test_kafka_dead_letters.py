@@ -1,21 +1,19 @@
 """Dead letters and created topics on a real broker: in the transaction of their records, with the
 settings that the config names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from support.depth import first
+from support.kafka.body import bench
 from support.kafka.cluster import read_committed
 from support.kafka.world import KafkaWorld
-from support.task.body_bench import BodyBench
 from support.task.scripted_source import record, run_dry, scripted
 
 from headgate.connector.api import SinkRecord, SinkTask, SkippedRecord
 from headgate.task.messages import TaskKind, TaskOutcome
-from headgate_kafka.task_transport import open_task_transport
 
 pytestmark = pytest.mark.slow
 
@@ -26,21 +24,6 @@ REPLICAS = "errors.deadletterqueue.topic.replication.factor"
 class Taking(SinkTask):
     def put(self, records: Sequence[SinkRecord]) -> None:
         pass
-
-
-def bench(
-    world: KafkaWorld, folder: Path, task: Any, config: Mapping[str, str], **more: Any
-) -> BodyBench:
-    def opened(spec: Any) -> Any:
-        return open_task_transport(
-            world.properties,
-            spec.connector_config,
-            connector=spec.task.connector,
-            kind=spec.kind.value,
-            exactly_once=spec.exactly_once,
-        )
-
-    return BodyBench(folder, task, config, open_transport=opened, **more)
 
 
 @pytest.mark.parametrize("exactly_once", first(1, [True, False]))

@@ -18,6 +18,7 @@ from headgate.connector.api import (
     Value,
 )
 from headgate.connector.converters import TaskConverters, task_converters
+from headgate.connector.error_handling import LETTERS_TOPIC
 from headgate.connector.schema import Schema, SchemaAndValue
 from headgate.connector.transforms import make_transforms
 from headgate.ids import TargetState, TaskId
@@ -165,7 +166,9 @@ class RunTools:
 
     def open_transport(self, spec: m.TaskSpec) -> TaskTransport:
         planned = issubclass(self._task, PlannedSinkTask)
-        return RunTransport(self._world, self._points, self._origins, self._batch, planned=planned)
+        letters = spec.connector_config.get(LETTERS_TOPIC, "").strip()
+        given = (self._world, self._points, self._origins, self._batch)
+        return RunTransport(*given, letters=letters, planned=planned)
 
     def task_class(self, spec: m.TaskSpec) -> TaskClass:
         return with_points(self._task, self._points, self._world)

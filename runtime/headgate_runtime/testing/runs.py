@@ -4,8 +4,10 @@ The task bodies are those that ship. A wait of a task (`context.wait`) takes no 
 connector measures with its own clock, and its own `time.sleep`, is real.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from headgate.connector.api import (
@@ -17,6 +19,7 @@ from headgate.connector.api import (
     Value,
 )
 from headgate.connector.converters import TaskConverters, task_converters
+from headgate.connector.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION
 from headgate.connector.error_handling import LETTERS_TOPIC
 from headgate.connector.schema import Schema
 from headgate.connector.sink_names import sink_group, sink_subscription, topics_now
@@ -40,6 +43,7 @@ from headgate_runtime.testing.points import Points
 from headgate_runtime.testing.rebalance import OtherMember
 from headgate_runtime.testing.world import Origin, World
 
+_AT = (SOURCE_PARTITION, SOURCE_OFFSET)
 DRY_MS = 3_000
 """A sink that has all its records and commits nothing for so long is told to stop."""
 
@@ -63,6 +67,9 @@ class SourceRun:
     """Names of the points that the run passed: see `kill_at`."""
     killed: bool = False
     pauses: int = 0
+    letters: list[Message] = field(default_factory=list[Message])
+    """Dead letters in the log, with the source partition and offset that their headers name. Key
+    and value are bytes."""
 
 
 @dataclass(slots=True)
@@ -137,9 +144,19 @@ def run_source(
             break
     converters = task_converters(full, {**WORKER, **worker_settings})
     run.messages = [read(record, converters, origin) for record, origin in world.log.from_source]
-    run.offsets = _committed_offsets(world)
+    run.offsets, run.letters = _committed_offsets(world), _letters(world, full)
     run.points, run.killed = points.passed, points.dead
     return run
+
+
+def _letters(world: World, config: Mapping[str, str]) -> list[Message]:
+    found: list[Message] = []
+    topic = config.get(LETTERS_TOPIC, "").strip()
+    for each in chain.from_iterable(world.log.topics.get(topic, ())):
+        headers = {name: json.loads(text or b"null") for name, text in each.headers if name in _AT}
+        place = (each.value, each.key, topic, each.partition, each.headers, each.timestamp_ms)
+        found.append(Message(*place, None, None, each.offset, *map(headers.get, _AT)))
+    return found
 
 
 def _add(run: SourceRun, conduct: Conduct, ended: TaskEnded) -> None:

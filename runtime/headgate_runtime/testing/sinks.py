@@ -158,6 +158,43 @@ class SinkChecks:
             where = f"a start from offsets that were set back by {back}"
             self._check(where, run, folder, exact=self.exactly_once)
 
+    def test_offsets_that_a_user_sets_back(self, tmp_path: Path, request: Any) -> None:
+        """By `alter_offsets` as a user does, up to a reset: all is there afterwards. A connector
+        may refuse; then nothing has changed."""
+        __tracebackhide__ = True
+        count = len(self._log())
+        for back in some(range(1, count + 1), request, self.points_max):
+            folder, world = new_folder(tmp_path, f"alter-{back}"), World()
+            self._run(folder, world, first=True)
+            reached = self._reached(folder, world)
+            changes: dict[tuple[str, int], int | None] = dict.fromkeys(reached)
+            if back < count:
+                changes = {place: max(0, at - back) for place, at in sorted(reached.items())[:1]}
+            where, _ = self._alter(f"offsets set back by {back}", folder, world, changes)
+            self._check(where, self._run(folder, world), folder, exact=self.exactly_once)
+
+    def test_a_record_that_a_user_passes_over(self, tmp_path: Path) -> None:
+        """Half of the log is written, and `alter_offsets` passes over the next record: it is not
+        written, and all others are. A connector may refuse; then it is written too."""
+        __tracebackhide__ = True
+        folder, world = new_folder(tmp_path, "passed"), World()
+        messages = self.messages()
+        half = (len(messages) + 1) // 2
+        self._run(folder, world, messages=messages[:half])
+        self._run(folder, world, messages=messages[half:], kill_at=1)  # they are in the log
+        reached = self._reached(folder, world)
+        left = (
+            place for place, at in reached.items() if at < len(world.log.topics[place[0]][place[1]])
+        )
+        passed = next(left, None)
+        if passed is None:
+            skip("messages() are too few: after half of them no partition has more")
+            return
+        at = reached[passed]
+        where, done = self._alter("a record passed over", folder, world, {passed: at + 1})
+        run, gone = self._run(folder, world), (*passed, at) if done else None
+        self._check(where, run, folder, exact=self.exactly_once, gone=gone)
+
     def test_survives_pauses(self, tmp_path: Path) -> None:
         """The connector is paused after each batch, and resumed."""
         __tracebackhide__ = True
@@ -218,15 +255,58 @@ class SinkChecks:
     def _committed(self, world: World) -> dict[tuple[str, int], int]:
         return world.log.committed.get(self._group, {})
 
-    def _run(self, folder: Path, world: World, *, first: bool = False, **how: Any) -> SinkRun:
-        configs: dict[Path, dict[str, str]] = self.__dict__.setdefault("_made", {})
+    def _reached(self, folder: Path, world: World) -> dict[tuple[str, int], int]:
+        """The sink's offsets as a user sees them."""
+        config = self._full(folder, world)
+        return dict(self._found.reached_offsets(config, dict(self._committed(world))))
+
+    def _alter(
+        self,
+        where: str,
+        folder: Path,
+        world: World,
+        changes: Mapping[tuple[str, int], int | None],
+    ) -> tuple[str, bool]:
+        """What a worker does for a user. Returns where that was, and whether it was done."""
+        __tracebackhide__ = True
+        wanted, done = self._reached(folder, world), True
+        try:
+            self._found.alter_offsets(self._full(folder, world), changes)
+        except Exception as refused:
+            where = f"{where}, which alter_offsets refused ({refused})"
+            done = False
+        else:
+            world.log.set_committed(self._group, changes)
+            wanted |= {place: at or 0 for place, at in changes.items()}
+        after = self._reached(folder, world)
+        if wrong := {place: at for place, at in wanted.items() if after.get(place, 0) != at}:
+            seen = _shown({place: after.get(place, 0) for place in wrong})
+            fail(where, [f"a user is shown {seen}, expected {_shown(wrong)}: see reached_offsets"])
+        return where, done
+
+    def _full(self, folder: Path, world: World) -> dict[str, str]:
+        topics = ",".join(world.log.topics)
+        return full_config(self._found, {"topics": topics, **self._made(folder)})
+
+    def _made(self, folder: Path) -> dict[str, str]:
+        configs: dict[Path, dict[str, str]] = self.__dict__.setdefault("_configs", {})
         if folder not in configs:
             configs[folder] = self._config(folder)
-        messages = self.messages() if first else ()
+        return configs[folder]
+
+    def _run(
+        self,
+        folder: Path,
+        world: World,
+        *,
+        first: bool = False,
+        messages: Sequence[Message | Value] = (),
+        **how: Any,
+    ) -> SinkRun:
         return run_sink(
             self._found,
-            configs[folder],
-            messages,
+            self._made(folder),
+            self.messages() if first else messages,
             batch=BATCH,
             worker_settings=self.worker_settings,
             world=world,
@@ -238,29 +318,46 @@ class SinkChecks:
         return delivered(self.config, self.messages(), self.worker_settings)
 
     def _pairs(
-        self, before: Mapping[tuple[str, int], int] | None = None
+        self,
+        before: Mapping[tuple[str, int], int] | None = None,
+        gone: tuple[str, int, int] | None = None,
     ) -> list[tuple[object, str]]:
-        """What should be outside, each with its record; only what is before these offsets."""
+        """What should be outside, each with its record; only what is before these offsets.
+
+        `gone`: topic, partition and offset of a record that should not.
+        """
         return [
             (self.expected(each), each.shown)
             for each in self._log()
             if before is None or each.offset < before.get((each.topic, each.partition), 0)
+            if (each.topic, each.partition, each.offset) != gone
         ]
 
-    def _check(self, where: str, run: SinkRun, folder: Path, *, exact: bool) -> None:
+    def _check(
+        self,
+        where: str,
+        run: SinkRun,
+        folder: Path,
+        *,
+        exact: bool,
+        gone: tuple[str, int, int] | None = None,
+    ) -> None:
         __tracebackhide__ = True
         if run.ended.outcome is not TaskOutcome.STOPPED:
             trace = f"\n{run.ended.trace}" if run.ended.trace else ""
             fail(where, [f"the task ended as {run.ended.outcome}: {run.ended.reason}{trace}"])
-        fail(where, self._written_wrong(folder, exact=exact))
+        fail(where, self._written_wrong(folder, exact=exact, gone=gone))
         # A sink that goes on by a record of its own reads nothing again that it has written, and
         # the group's offsets follow with the next record.
         if not (run.complete or self.exactly_once):
             committed = f"it committed {_shown(run.committed)}"
             fail(where, [f"all is written, but not all offsets are committed: {committed}"])
 
-    def _written_wrong(self, folder: Path, *, exact: bool) -> list[str]:
-        return same_values(self._pairs(), self.written(folder), may_double=not exact)
+    def _written_wrong(
+        self, folder: Path, *, exact: bool, gone: tuple[str, int, int] | None = None
+    ) -> list[str]:
+        wanted = self._pairs(gone=gone)
+        return same_values(wanted, self.written(folder), may_double=not exact)
 
     def _at_every_point(
         self, tmp_path: Path, request: Any, how: str, what: str, *, exact: bool

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from headgate.connector.api import Connector, Partition, Value
+from headgate.connector.error_handling import LETTERS_REPLICAS, LETTERS_TOPIC, TOLERANCE
 from headgate.task.messages import TaskOutcome
 from headgate_runtime.testing.compare import fail, same_messages, same_values
 from headgate_runtime.testing.config_check import config_problems
@@ -15,6 +16,8 @@ from headgate_runtime.testing.points import runs_at
 from headgate_runtime.testing.runs import SourceRun, run_source
 from headgate_runtime.testing.some import DEFAULT, some
 from headgate_runtime.testing.world import World
+
+WITH_LETTERS = {TOLERANCE: "all", LETTERS_TOPIC: "dead-letters", LETTERS_REPLICAS: "1"}
 
 
 class SourceConformance:
@@ -163,7 +166,43 @@ class SourceConformance:
         values = [(each.value, each.shown) for each in expected]
         fail(where, same_values(values, [each.value for each in run.messages]))
 
+    def test_bad_input_is_one_dead_letter(self, tmp_path: Path, request: Any) -> None:
+        """With a dead letter queue bad input is there once, also after a kill at every point."""
+        __tracebackhide__ = True
+        folder = self._bad_folder(tmp_path, "letters")
+        clean, where = self._run(folder, max_records=None), "bad input with a dead letter queue"
+        fail(where, _ending(clean, must_be_idle=True))
+        if not (clean.letters or clean.quarantined):
+            told = "expected a dead letter of a SkippedRecord, or `quarantine`"
+            fail(where, [f"nothing was said of it: {told}"])
+        expected = [(each.value, each.shown) for each in self._expected(tmp_path)]
+        fail(where, same_values(expected, [each.value for each in clean.messages]))
+        hit, may_double = 0, not self.exactly_once
+        for number in some(range(1, len(clean.points) + 1), request, self.points_max):
+            folder, world = self._bad_folder(tmp_path, f"letters-{number}"), World()
+            first = self._run(folder, world=world, max_records=None, kill_at=number)
+            hit += len(first.points) >= number
+            run = self._run(folder, world=world, max_records=None)
+            where = f"a new start after a kill at point {number}, {clean.points[number - 1]}"
+            fail(where, _ending(run, must_be_idle=True))
+            for what, wanted, got in (
+                (where, clean.messages, run.messages),
+                (f"dead letters of {where}", clean.letters, run.letters),
+            ):
+                fail(what, same_messages(wanted, got, tmp_path, may_double=may_double))
+            world.bury()
+        fail("a kill", never("run to such a point", hit))
+
     # -- what they share --
+
+    def _bad_folder(self, tmp_path: Path, name: str) -> Path:
+        """A folder with bad input, whose runs have a dead letter queue."""
+        folder = new_folder(tmp_path, name)
+        bad = self.bad_input(folder)
+        if bad is None:
+            skip("bad_input() names none: the source says that it has no bad input")
+        self._configs[folder] = {**self.config, **(bad or {}), **WITH_LETTERS}
+        return folder
 
     def _config(self, folder: Path) -> dict[str, str]:
         return {**self.config, **self.prepare(folder)}

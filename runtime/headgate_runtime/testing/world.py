@@ -123,18 +123,20 @@ class RunTransport:
         origins: list[Origin],
         batch: int | None = None,
         *,
+        letters: str = "",
         planned: bool = False,
     ) -> None:
         """
         Args:
             origins: of the records that were converted and not sent yet, in their order.
             batch: most records that a consumer is given at once.
+            letters: topic of the task's dead letters, which no converter has made.
             planned: for a task that reads the log by itself, so that what it asks are points.
         """
         log = world.log
         records = _PlannedLog if planned else _RecordLog
         self.offset_log: KeyedLog = _OffsetLog(world, points)
-        self.record_log: RecordLog = records(world, points, origins, batch)
+        self.record_log: RecordLog = records(world, points, origins, batch, letters)
         self.fencer: Fencer = MemoryFencer(log)
         self.clock: Clock = MemoryClock(log)
 
@@ -170,19 +172,26 @@ class _OffsetLog:
 
 class _RecordLog(MemoryRecordLog):
     def __init__(
-        self, world: World, points: Points, origins: list[Origin], batch: int | None
+        self,
+        world: World,
+        points: Points,
+        origins: list[Origin],
+        batch: int | None,
+        letters: str,
     ) -> None:
         super().__init__(world.log)
         self._world = world
         self._batch = batch
         self._points = points
         self._origins = origins
+        self._letters = letters
 
     def producer(
         self, client_id: str, transactional_id: str | None, membership: Membership | None
     ) -> MemoryProducer:
         # No group of workers is here whose member the producer could be.
-        return _Producer(self._world.log, client_id, transactional_id, self._points, self._origins)
+        log, origins = self._world.log, self._origins
+        return _Producer(log, client_id, transactional_id, self._points, origins, self._letters)
 
     def consumer(self, group: str, topics: SinkTopics, client_id: str) -> MemoryConsumer:
         return _Consumer(self._world, group, topics, client_id, self._points, self._batch)
@@ -221,16 +230,21 @@ class _Producer(MemoryProducer):
         transactional_id: str | None,
         points: Points,
         origins: list[Origin],
+        letters: str,
     ) -> None:
         super().__init__(log, client_id, transactional_id, None)
         self._log = log
         self._points = points
         self._origins = origins
+        self._letters = letters
 
     def send(self, records: Sequence[ProducerRecord]) -> None:
         self._points.pass_by("before records are sent")
-        for record in records if self._origins else ():  # a sink's dead letters have none
-            self._log.origins[id(record)] = self._origins.pop(0)
+        for record in records:
+            if record.topic == self._letters:  # it says itself where it was read
+                self._log.origins.pop(id(record), None)  # of one that is gone by now
+            elif self._origins:  # a sink sends nothing else
+                self._log.origins[id(record)] = self._origins.pop(0)
         super().send(records)
         self._points.pass_by("after records are sent")
 

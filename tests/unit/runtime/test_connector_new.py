@@ -35,7 +35,7 @@ def installed(project: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "count"), [("source", 9), pytest.param("sink", 11, marks=pytest.mark.exhaustive)]
+    ("kind", "count"), [("source", 10), pytest.param("sink", 13, marks=pytest.mark.exhaustive)]
 )
 def test_the_project_passes_its_own_tests(kind: str, count: int, tmp_path: Path) -> None:
     project = make_project("acme-queue", kind, tmp_path)

@@ -20,8 +20,15 @@ from headgate.connector import (
     SourceTask,
     Type,
 )
-from headgate.testing import ConformanceError, Message, SinkConformance, SourceConformance
+from headgate.testing import (
+    ConformanceError,
+    Message,
+    SinkConformance,
+    SourceConformance,
+    run_source,
+)
 from headgate_runtime.testing.compare import AS_TEXT, same_values
+from headgate_runtime.testing.sources import WITH_LETTERS
 
 LETTERS = "abcdef"
 
@@ -74,6 +81,28 @@ class MemoryTask(LettersTask):
 
     def start(self, config: Mapping[str, str]) -> None:
         self.next = type(self).seen + 1
+
+
+class BadTask(LettersTask):
+    """Cannot read one of the letters, the last of a batch."""
+
+    bad_offset: ClassVar[int] = 3
+
+    def poll(self) -> list[SourceRecord | SkippedRecord]:
+        bad = SkippedRecord({}, {"number": self.bad_offset}, "no letter", raw=b"?")
+        return [bad if getattr(each, "value", "") == "d" else each for each in super().poll()]
+
+
+class LateTask(BadTask):
+    """The bad input has the offset of the record before it, so a new start reads it again."""
+
+    bad_offset = 2
+
+
+class EarlyOffsetTask(BadTask):
+    """The bad input has the offset of the record behind it, which a new start then leaves out."""
+
+    bad_offset = 4
 
 
 class LettersSource(SourceConnector):
@@ -257,6 +286,58 @@ def test_a_source_that_leaves_out_a_record_without_a_word(
     suite = letters(SilentTask, bad_input=lambda _self, _folder: {})
     text = text_of(suite.test_bad_input_costs_itself_alone, tmp_path)
     assert "nothing was said of it" in text
+
+
+class WithBadInput(Letters):
+    """What is expected is the same source without the letter that it cannot read."""
+
+    def bad_input(self, folder: Path) -> Mapping[str, str]:
+        return {}
+
+    def _expected(self, tmp_path: Path) -> list[Message]:
+        return [Message(letter) for letter in LETTERS if letter != "d"]
+
+
+def with_bad_input(task: type[SourceTask], **more: Any) -> Letters:
+    connector = type("Planted", (LettersSource,), {"TASK": task})
+    made: Letters = type("TestPlanted", (WithBadInput,), {"connector": connector, **more})()
+    return made
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_bad_input_is_a_dead_letter_and_the_others_keep_their_offsets(
+    tmp_path: Path, request: pytest.FixtureRequest, exactly_once: bool
+) -> None:
+    """A letter has no part in the offsets that the suite notes for records."""
+    with_bad_input(BadTask, exactly_once=exactly_once).test_bad_input_is_one_dead_letter(
+        tmp_path, request
+    )
+    connector = type("Planted", (LettersSource,), {"TASK": BadTask})
+    run = run_source(connector, WITH_LETTERS, exactly_once=exactly_once)
+    assert [(each.value, each.source_offset) for each in run.messages] == [
+        (letter, {"number": n}) for n, letter in enumerate(LETTERS) if letter != "d"
+    ]
+    assert [(each.value, each.topic, each.source_offset) for each in run.letters] == [
+        (b"?", "dead-letters", {"number": 3})
+    ]
+
+
+def test_bad_input_whose_offset_is_wrong(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    (tmp_path / "late").mkdir()
+    suite = with_bad_input(LateTask)
+    text = text_of(suite.test_bad_input_is_one_dead_letter, tmp_path / "late", request)
+    assert "dead letters of a new start after a kill at point " in text
+    assert "doubled: b'?' (source partition {}, offset {'number': 2})" in text
+    (tmp_path / "early").mkdir()
+    suite = with_bad_input(EarlyOffsetTask)
+    text = text_of(suite.test_bad_input_is_one_dead_letter, tmp_path / "early", request)
+    assert "lost: 'e' (source partition {}, offset {'number': 4})" in text
+
+
+def test_bad_input_that_is_no_dead_letter(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    suite = with_bad_input(SilentTask)
+    text = text_of(suite.test_bad_input_is_one_dead_letter, tmp_path, request)
+    assert "nothing was said of it: expected a dead letter" in text
 
 
 def test_a_source_that_goes_on_from_its_own_memory(

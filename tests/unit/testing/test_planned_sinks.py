@@ -9,12 +9,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 
 from headgate.connector import (
     ConfigDef,
+    ConfigError,
     DataError,
     ExactlyOnceSupport,
     PlannedSinkTask,
@@ -35,6 +36,7 @@ from headgate.testing import (
 )
 
 BATCH = 2
+Altered: TypeAlias = Mapping[TopicPartition, int | None]
 
 
 class ChainTask(PlannedSinkTask):
@@ -147,6 +149,85 @@ class ChainSink(SinkConnector):
     def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
         return ExactlyOnceSupport.SUPPORTED
 
+    @classmethod
+    def alter_offsets(cls, config: Mapping[str, str], offsets: Altered) -> bool:
+        """Removes files from the offset on; an empty one is where the next begins."""
+        for place, offset in offsets.items():
+            for file in cls.files(config, place):
+                if cls.start_of(file) < (offset or 0) < cls.end_of(file):
+                    raise ConfigError(f"offset {offset} is inside {file.name}")
+        for place, offset in offsets.items():
+            for file in cls.files(config, place):
+                if cls.start_of(file) >= (offset or 0):
+                    file.unlink()
+            name = f"{place[0]}-{place[1]}-{offset or 0}.json"
+            (Path(config["path"]) / name).write_text("[]")
+        return False
+
+    @classmethod
+    def reached_offsets(
+        cls, config: Mapping[str, str], committed: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
+        ends = {place: max(map(cls.end_of, cls.files(config, place))) for place in committed}
+        return {**committed, **ends}
+
+    @staticmethod
+    def files(config: Mapping[str, str], place: TopicPartition) -> list[Path]:
+        return list(Path(config["path"]).glob(f"{place[0]}-{place[1]}-*.json"))
+
+    @staticmethod
+    def start_of(file: Path) -> int:
+        return int(file.stem.split("-")[2])
+
+    @classmethod
+    def end_of(cls, file: Path) -> int:
+        return cls.start_of(file) + len(json.loads(file.read_text()))
+
+
+class IgnoresSink(ChainSink):
+    """Takes any offset, and goes on where its files end."""
+
+    @classmethod
+    def alter_offsets(cls, config: Mapping[str, str], offsets: Altered) -> bool:
+        return False
+
+
+class HidesSink(IgnoresSink):
+    """Shows the offsets of its group, which its files do not follow."""
+
+    @classmethod
+    def reached_offsets(
+        cls, config: Mapping[str, str], committed: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
+        return committed
+
+
+class ForgetsSink(ChainSink):
+    """Removes the marks of what is written, and leaves what is written."""
+
+    @classmethod
+    def alter_offsets(cls, config: Mapping[str, str], offsets: Altered) -> bool:
+        for place in offsets:
+            for file in cls.files(config, place):
+                file.rename(file.with_name(f"{uuid.uuid4().hex}.json"))
+        return super().alter_offsets(config, offsets)
+
+
+class HalfSink(ChainSink):
+    """Refuses when it has removed a file already."""
+
+    @classmethod
+    def alter_offsets(cls, config: Mapping[str, str], offsets: Altered) -> bool:
+        for place in offsets:
+            max(cls.files(config, place), key=cls.end_of).unlink()
+        raise ConfigError("no")
+
+
+class RefusesSink(ChainSink):
+    @classmethod
+    def alter_offsets(cls, config: Mapping[str, str], offsets: Altered) -> bool:
+        raise ConfigError("offsets are those of the files")
+
 
 class Chain(PlannedSinkConformance):
     connector: ClassVar[Any] = ChainSink
@@ -170,13 +251,17 @@ class TestASoundSink(Chain):
     pass
 
 
+class TestASinkThatRefusesOffsets(Chain):
+    connector: ClassVar[Any] = RefusesSink
+
+
 class TestASinkThatFollowsItsGroup(Chain):
     """At least once is what it can promise."""
 
     connector: ClassVar[Any] = type(
         "FollowsSink",
-        (ChainSink,),
-        {"TASK": FollowsTask, "exactly_once_support": classmethod(lambda _cls, _config: None)},
+        (SinkConnector,),
+        {"TASK": FollowsTask, "config_def": ChainSink.config_def},
     )
     exactly_once = False
 
@@ -215,6 +300,36 @@ def test_a_kill_before_a_file_has_its_name(tmp_path: Path, request: pytest.Fixtu
 def test_a_record_that_is_passed_over(tmp_path: Path) -> None:
     with pytest.raises(ConformanceError, match="ended as stopped, expected that it fails"):
         chain(SwallowsTask).test_bad_input_is_not_passed_over(tmp_path)
+
+
+PASSED = "test_a_record_that_a_user_passes_over"
+BACK = "test_offsets_that_a_user_sets_back"
+
+
+@pytest.mark.parametrize(
+    ("connector", "check", "text"),
+    [
+        (
+            IgnoresSink,
+            PASSED,
+            r"a record passed over:\n  a user is shown topic-0: 2, expected topi",
+        ),
+        (IgnoresSink, BACK, r"set back by 1:\n  a user is shown topic-0: 3, expected topic-0: 2"),
+        (HidesSink, PASSED, r"a record passed over:\n  not expected: 'text 4'"),
+        (ForgetsSink, BACK, r"(?s)offsets set back by 2:\n  doubled: 'text "),
+        (HalfSink, BACK, r"which alter_offsets refused \(no\):\n  a user is shown topic-0: 2, "),
+    ],
+)
+def test_offsets_of_a_user_that_a_sink_gets_wrong(
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    connector: type[ChainSink],
+    check: str,
+    text: str,
+) -> None:
+    call = getattr(chain(ChainTask, connector=connector), check)
+    with pytest.raises(ConformanceError, match=text):
+        call(tmp_path, request) if check == BACK else call(tmp_path)
 
 
 def test_each_kind_of_sink_has_its_suite(tmp_path: Path) -> None:
