@@ -159,8 +159,8 @@ class SinkChecks:
             self._check(where, run, folder, exact=self.exactly_once)
 
     def test_offsets_that_a_user_sets_back(self, tmp_path: Path, request: Any) -> None:
-        """By `alter_offsets` as a user does, up to a reset: all is there afterwards. A connector
-        may refuse; then nothing has changed."""
+        """A user sets offsets back by `alter_offsets`, up to a reset: all is there afterwards. A
+        connector may refuse; then nothing has changed."""
         __tracebackhide__ = True
         count = len(self._log())
         for back in some(range(1, count + 1), request, self.points_max):
