@@ -367,7 +367,8 @@ class SinkChecks:
         hit = 0
         for number in some(range(1, len(names) + 1), request, self.points_max):
             folder, world = new_folder(tmp_path, f"{how}-{number}"), World()
-            first = self._run(folder, world, first=True, **{how: number})
+            at: dict[str, Any] = {how: number}
+            first = self._run(folder, world, first=True, **at)
             hit += len(first.points) >= number
             where = f"{what} at point {number}, {names[number - 1]}"
             lost = missing_values(self._pairs(self._committed(world)), self.written(folder))
