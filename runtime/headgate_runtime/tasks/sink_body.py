@@ -25,7 +25,7 @@ from headgate.ports import (
 from headgate.task import steps as st
 from headgate.task.messages import Measured
 from headgate.task.sink import SinkMachine, SinkSettings
-from headgate_runtime.tasks import long_calls
+from headgate_runtime.tasks import log_looks, long_calls
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
@@ -98,23 +98,12 @@ class SinkContext:
         return self.read_committed()
 
     def first_record(self, topic: str, partition: int, start: int, end: int) -> int | None:
-        log, place = self.record_log, (topic, partition)
-        assert log is not None
-        start = max(start, log.start_offsets([topic]).get(place, 0))
-        end = min(end, log.end_offsets([topic]).get(place, 0))
-        found = log.read(topic, partition, start, end, 1) if start < end else ()
-        return found[0].offset if found else None
+        assert self.record_log is not None
+        return log_looks.first_record(self.record_log, (topic, partition), start, end)
 
     def record_time(self, topic: str, partition: int, offset: int) -> int | None:
-        log, place = self.record_log, (topic, partition)
-        assert log is not None
-        end = log.end_offsets([topic]).get(place, 0)
-        if offset >= end:
-            raise LookupError(f"it ends at offset {end}")
-        if offset < log.start_offsets([topic]).get(place, 0):
-            return None
-        found = log.read(topic, partition, offset, offset + 1, 1)
-        return found[0].timestamp_ms if found else None
+        assert self.record_log is not None
+        return log_looks.record_time(self.record_log, (topic, partition), offset)
 
     def request_commit(self) -> None:
         self._commit = True

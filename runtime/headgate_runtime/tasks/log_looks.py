@@ -1,0 +1,29 @@
+"""What a sink's task may ask of the log about records that it does not consume."""
+
+from headgate.ports import RecordLog, TopicPartition
+
+
+def first_record(log: RecordLog, place: TopicPartition, start: int, end: int) -> int | None:
+    """Offset of the first record from `start` and before `end` that the log has; None: it has
+    none."""
+    topic, partition = place
+    start = max(start, log.start_offsets([topic]).get(place, 0))
+    end = min(end, log.end_offsets([topic]).get(place, 0))
+    found = log.read(topic, partition, start, end, 1) if start < end else ()
+    return found[0].offset if found else None
+
+
+def record_time(log: RecordLog, place: TopicPartition, offset: int) -> int | None:
+    """Timestamp in ms of the record at `offset`; None: the log has it no more.
+
+    Raises:
+        LookupError: the partition ends before.
+    """
+    topic, partition = place
+    end = log.end_offsets([topic]).get(place, 0)
+    if offset >= end:
+        raise LookupError(f"it ends at offset {end}")
+    if offset < log.start_offsets([topic]).get(place, 0):
+        return None
+    found = log.read(topic, partition, offset, offset + 1, 1)
+    return found[0].timestamp_ms if found else None
