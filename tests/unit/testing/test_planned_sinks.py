@@ -160,7 +160,7 @@ class ChainSink(SinkConnector):
             for file in cls.files(config, place):
                 if cls.start_of(file) >= (offset or 0):
                     file.unlink()
-            name = f"{place[0]}-{place[1]}-{offset or 0}.json"
+            name = f"{place[0]}-{place[1]}-{offset or 0}-begin.json"
             (Path(config["path"]) / name).write_text("[]")
         return False
 
@@ -316,7 +316,7 @@ BACK = "test_offsets_that_a_user_sets_back"
         ),
         (IgnoresSink, BACK, r"set back by 1:\n  a user is shown topic-0: 3, expected topic-0: 2"),
         (HidesSink, PASSED, r"a record passed over:\n  not expected: 'text 4'"),
-        (ForgetsSink, BACK, r"(?s)offsets set back by 2:\n  doubled: 'text "),
+        (ForgetsSink, BACK, r"(?s)offsets set back by 1:\n  doubled: 'text "),
         (HalfSink, BACK, r"which alter_offsets refused \(no\):\n  a user is shown topic-0: 2, "),
     ],
 )
