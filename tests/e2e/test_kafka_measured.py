@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from support.kafka.body import bench
 from support.kafka.cluster import create_topic, read_committed
 from support.kafka.world import KafkaWorld
 from support.task.body_bench import BodyBench
@@ -13,7 +13,6 @@ from support.task.scripted_source import record, run_dry, scripted
 
 from headgate.connector.api import SinkRecord, SinkTask
 from headgate.task.messages import Measured, TaskKind, TaskOutcome
-from headgate_kafka.task_transport import open_task_transport
 from headgate_runtime.tasks import body
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
@@ -32,21 +31,8 @@ class Gate(SinkTask):
         return {} if self.shut else offsets
 
 
-def started(world: KafkaWorld, folder: Path, task: Any, **more: Any) -> BodyBench:
-    def opened(spec: Any) -> Any:
-        return open_task_transport(
-            world.properties,
-            spec.connector_config,
-            connector=spec.task.connector,
-            kind=spec.kind.value,
-            exactly_once=spec.exactly_once,
-        )
-
-    return BodyBench(folder, task, open_transport=opened, **more)
-
-
-def measured(bench: BodyBench) -> Measured:
-    return bench.progress.measured or Measured(0, 0, 0)
+def measured(made: BodyBench) -> Measured:
+    return made.progress.measured or Measured(0, 0, 0)
 
 
 @pytest.mark.parametrize("exactly_once", [True, False])
@@ -55,7 +41,7 @@ def test_a_source(kafka_world: KafkaWorld, tmp_path: Path, *, exactly_once: bool
     given = [record(n, value="x" * n) for n in range(100)]
     for each in given:
         each.topic = topic
-    made = started(kafka_world, tmp_path, scripted(given), exactly_once=exactly_once)
+    made = bench(kafka_world, tmp_path, scripted(given), exactly_once=exactly_once)
     run_dry(made)
     assert made.stop().outcome is TaskOutcome.STOPPED, made.reports
     written = read_committed(kafka_world.servers, topic)
@@ -96,7 +82,7 @@ def test_a_sink(kafka_world: KafkaWorld, tmp_path: Path, monkeypatch: pytest.Mon
 
     def sink() -> BodyBench:
         kind = TaskKind.SINK
-        return started(kafka_world, tmp_path, Gate, config=config, kind=kind).start()
+        return bench(kafka_world, tmp_path, Gate, config=config, kind=kind).start()
 
     first = sink()
     first.until(lambda: measured(first).lag == 0)

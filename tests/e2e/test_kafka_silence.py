@@ -10,10 +10,16 @@ import pytest
 from support.embedded.worlds import read_on
 from support.kafka.broker import Found
 from support.kafka.cluster import await_true, read_committed
-from support.kafka.relay import INIT_PRODUCER_ID, relay_to
+from support.kafka.relay import END_TXN, INIT_PRODUCER_ID, relay_to
 from support.kafka.world import KafkaWorld
 
-from headgate.ports import Producer, ProducerRecord, TransactionOverError, TransportError
+from headgate.ports import (
+    FencedError,
+    Producer,
+    ProducerRecord,
+    TransactionOverError,
+    TransportError,
+)
 from local_kafka.broker import Broker
 from local_kafka.jvm import free_ports
 
@@ -124,6 +130,35 @@ def test_who_gave_records_up_does_not_end_the_transaction_of_its_heir(
         heir.commit([(b"k", b"heir")])
         kept = [value for _, value in read_committed(broker.address, world.name("t"))]
         assert kept == [b"heir"]
+        world.close()
+
+
+@pytest.mark.exhaustive
+def test_a_leader_that_is_overtaken_after_its_commit_does_not_say_that_nothing_was_written(
+    own_broker: Callable[..., Broker],
+) -> None:
+    """The answer to its commit is lost. Asked again, the broker tells it of the later leader only.
+    Who takes that for not written writes a restart a second time."""
+    (port,) = free_ports(1)
+    with relay_to(port) as relay:
+        advertised = {"advertised.listeners": f"PLAIN://127.0.0.1:{relay.port}"}
+        broker = own_broker(port=port, settings=advertised)
+        world = KafkaWorld(broker.address)
+        old, heir = (world.connect().config_log for _ in range(2))
+        old.claim(1)
+        old.append([("before", b"1")], privileged=True)
+        relay.lose_answer(END_TXN, old._leader._contact.settings["client.id"])
+        with ThreadPoolExecutor(1) as beside:
+            written = beside.submit(old.append, [("restart", b"2")], privileged=True)
+            await_true("the second commit", lambda: written.done() or relay.held.is_set(), 30)
+            heir.claim(2)
+            relay.release()
+            with pytest.raises(TransportError, match="may be in the topic or not"):
+                written.result(30)
+        topic = world.properties["config.storage.topic"]
+        assert [v for _, v in read_committed(broker.address, topic)] == [b"1", b"2"]
+        with pytest.raises(FencedError):
+            old.append([("more", b"3")], privileged=True)
         world.close()
 
 

@@ -319,7 +319,7 @@ class Hub:
         while True:
             try:
                 found = await self._backend.group(CALLS_MS)
-            except Exception as error:  # states are told all the same
+            except Exception as error:  # the watch goes on without these calls
                 log.debug("calls into watched connectors: %s: %s", type(error).__name__, error)
             else:
                 for name in self._calls.take(found["workers"], time.time_ns() // 1_000_000):

@@ -26,7 +26,8 @@ _MONTHS: Final = (
 )
 _DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_CUTOVER: Final = date(1582, 10, 15).toordinal() - _EPOCH
+_CUTOVER_YEAR: Final = 1582
+_CUTOVER: Final = date(_CUTOVER_YEAR, 10, 15).toordinal() - _EPOCH
 """First day of the Gregorian calendar, in days since 1970."""
 _LETTERS: Final = "GyMdkHmsSEDFwWahKzZYuXL"
 _NUMERIC: Final = "yMdkHmsSDhKu"
@@ -145,11 +146,15 @@ def _from_march(year: int, of_year: int) -> tuple[int, int, int]:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970 of a date whose month and day may lie outside of theirs."""
+    """Days since 1970 of a date whose month and day may lie outside of theirs.
+
+    A year before 1582 is counted on as a Julian one, also where its months lead beyond the change.
+    """
     years, month = divmod(month - 1, 12)
-    year += years
-    found = _days_of(year, month + 1, gregorian=True) + day - 1
-    return found if found >= _CUTOVER else _days_of(year, month + 1, gregorian=False) + day - 1
+    found = _days_of(year + years, month + 1, gregorian=True) + day - 1
+    if year >= _CUTOVER_YEAR and found >= _CUTOVER:
+        return found
+    return _days_of(year + years, month + 1, gregorian=False) + day - 1
 
 
 def _days_of(year: int, month: int, *, gregorian: bool) -> int:

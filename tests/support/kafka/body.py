@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from support.kafka.world import KafkaWorld
@@ -11,7 +12,11 @@ from headgate_kafka.task_transport import open_task_transport
 
 
 def bench(
-    world: KafkaWorld, folder: Path, task: Any, config: Mapping[str, str], **more: Any
+    world: KafkaWorld,
+    folder: Path,
+    task: Any,
+    config: Mapping[str, str] = MappingProxyType({}),
+    **more: Any,
 ) -> BodyBench:
     def opened(spec: Any) -> Any:
         return open_task_transport(

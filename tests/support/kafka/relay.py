@@ -1,12 +1,17 @@
-"""A relay before a broker, which holds back requests of one kind of one client."""
+"""A relay before a broker, which holds back requests of one kind of one client, or loses an
+answer."""
 
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 INIT_PRODUCER_ID = 22
+END_TXN = 26
+_WORK_S = 1.0
+"""How long the broker has for a request whose answer is lost."""
 
 
 @dataclass
@@ -19,6 +24,7 @@ class Relay:
     """A request is being held back, or was."""
     _let: threading.Event = field(default_factory=threading.Event)
     _kind: tuple[int, bytes] | None = None
+    _loses: bool = False
 
     @property
     def port(self) -> int:
@@ -30,8 +36,14 @@ class Relay:
         self._let.clear()
         self._kind = api_key, client_id.encode()
 
+    def lose_answer(self, api_key: int, client_id: str) -> None:
+        """The next request of this kind is passed on, and its client is cut off before the answer.
+        Those after it are held back, until `release`."""
+        self.hold(api_key, client_id)
+        self._loses = True
+
     def release(self) -> None:
-        self._kind = None
+        self._kind, self._loses = None, False
         self._let.set()
 
     def serve(self) -> None:
@@ -50,6 +62,12 @@ class Relay:
             while size := asked.read(4):
                 request = asked.read(int.from_bytes(size))
                 if self._kind == _kind_of(request):
+                    if self._loses:
+                        self._loses = False
+                        _end(client)
+                        broker.sendall(size + request)
+                        time.sleep(_WORK_S)
+                        break
                     self.held.set()
                     self._let.wait(30)
                 broker.sendall(size + request)

@@ -94,6 +94,8 @@ def test_times_as_text(pattern: str, ms: int, text: str) -> None:
         ("h:mm a", "12:30 am", 1_800_000),
         ("MMM d, yyyy", "january 2, 1970", 86_400_000),
         ("yyyy-MM-dd", "1582-10-04", -12_219_379_200_000),
+        # Month 991 is in 1626, counted on in the Julian calendar, in which the year 1544 is.
+        ("yyyy-MM-dd'T'HH:mm:ssX", "1544-991-11T00:00:00Z", -10_838_188_800_000),
     ],
 )
 def test_times_from_text(pattern: str, text: str, ms: int) -> None:

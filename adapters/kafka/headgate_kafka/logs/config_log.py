@@ -239,7 +239,13 @@ class LeaderWriter:
 
     def append(self, records: Sequence[tuple[str, bytes | None]]) -> int:
         """One transaction. Any failure ends the claim: the next `append` says so, and a `claim`
-        mends it."""
+        mends it.
+
+        Raises:
+            FencedError: another has claimed, and nothing was written.
+            TransportError: besides what the port says; another has claimed, perhaps after this
+                transaction was committed: the answer to the commit was lost.
+        """
         offsets: list[int] = []
         refusals: list[KafkaError] = []
 
@@ -261,7 +267,9 @@ class LeaderWriter:
                     client.produce(self._topic, value, key, _PLACE, on_delivery=report)
                 client.commit_transaction(APPEND_MS / 1000)
             except (KafkaException, BufferError, SystemError) as failed:
-                raise self._failed(client, kafka_error(failed), refusals) from None
+                error = kafka_error(failed)
+                unsent = len(offsets) < len(records)
+                raise self._failed(client, error, refusals, unsent=unsent) from None
         return max(offsets, default=-1) + 1
 
     def close(self) -> None:
@@ -269,12 +277,20 @@ class LeaderWriter:
             self._drop("was closed")
 
     def _failed(
-        self, client: Producer, error: KafkaError | None, refusals: Sequence[KafkaError]
+        self,
+        client: Producer,
+        error: KafkaError | None,
+        refusals: Sequence[KafkaError],
+        *,
+        unsent: bool,
     ) -> Exception:
+        """`unsent`: not all records were delivered. Then the commit was not asked for either."""
         error = real_error(client, error)
         what = f"topic {self._topic!r} could not be written to as leader"
         if error is not None and is_fenced(error):
             self._drop("was overtaken by a later one")
+            if not unsent:
+                return self._contact.error(f"{what}, it may be in the topic or not", error)
             return FencedError(
                 f"{what}: the claim under {self._transactional_id} was overtaken ({error.str()})"
             )
