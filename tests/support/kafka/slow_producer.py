@@ -75,6 +75,7 @@ class NoOffsets:
 @pytest.fixture(autouse=True)
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producers, "COMMIT_MS", LIMIT_MS)
+    monkeypatch.setattr(producers, "CLOSE_MS", LIMIT_MS)
     monkeypatch.setattr(plain_producer, "COMMIT_MS", LIMIT_MS)
     monkeypatch.setattr(plain_producer, "FLUSH_S", LIMIT_MS / 4_000)
 

@@ -19,11 +19,13 @@ from headgate_runtime.remote.remote import ConnectorRow, TaskRow, Work
 
 SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
 LOGIN = {"HEADGATE_USERNAME": "ops", "HEADGATE_PASSWORD": "hush"}
-REFUSED = b"HTTP/1.1 401 no\r\nContent-Length: 2\r\n\r\n{}"
+REFUSED = b"HTTP/1.1 401 no\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
 
 
 class Listener:
-    """Gives `reply` to each request, whatever it is; None: takes connections and is silent."""
+    """Gives `reply` to each request, whatever it is, and closes the connection. So a reply of HTTP
+    says ``Connection: close``: else the next request may go there. None: takes connections and is
+    silent."""
 
     def __init__(self, reply: bytes | None) -> None:
         self._reply = reply
@@ -78,7 +80,11 @@ def work(where: str, *urls: str, login: bool = False) -> Work:
 
 
 def answer(body: bytes, status: str = "200 OK") -> bytes:
-    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status.encode(), len(body), body)
+    return b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (
+        status.encode(),
+        len(body),
+        body,
+    )
 
 
 def test_silent_workers_are_waited_for_side_by_side(
