@@ -38,6 +38,7 @@ from headgate_connectors.output.folder_columns import SinkColumns
 from headgate_connectors.output.folders import naming
 from headgate_connectors.output.manifest import ManifestError, SinkManifest
 from headgate_connectors.output.other_log import check_log
+from headgate_connectors.output.parquet_columns import type_fault
 from headgate_connectors.output.part_files import StagedFiles
 from headgate_connectors.output.partition_state import PartitionState
 from headgate_connectors.output.partitions import (
@@ -266,9 +267,9 @@ class DirectorySinkTask(SinkTask):
                     self._finish(place, partition)
                     partition = self._partitions[place]
                     continue
-                except DataError as error:
-                    at = f"{place[0]}-{place[1]} from offset {part.offset} on"
-                    raise DataError(f"a record of {at}: {error}") from error
+                except DataError:
+                    self._take_one_by_one(place, batch.part(taken, left))
+                    return
                 taken += count
                 partition.next, partition.time = part.offset + count, batch.timestamp_ms
             self._rotate(place, partition)
@@ -392,6 +393,9 @@ class DirectorySinkTask(SinkTask):
         struct = as_struct(given)
         try:
             self._by.check_names(found.name for found in struct.fields)
+            fault = type_fault(arrow_types.arrow_schema(struct))
+            if fault is not None and self._format == "parquet":
+                raise DataError(f"{fault}; set format = arrow, or leave the column out")
             self._pinned = self._columns.take(struct)
         except (DataError, NoFormError) as error:
             raise DataError(f"{where}: {error}") from error

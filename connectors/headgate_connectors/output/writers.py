@@ -17,6 +17,7 @@ from headgate.connector.text_converters import text_of
 from headgate_arrow import arrow_types
 from headgate_arrow.rows import same_columns, table_of
 from headgate_connectors.formats import json_text
+from headgate_connectors.output.parquet_columns import value_fault
 from headgate_connectors.output.rows import VALUE, at
 
 ROW_GROUP_ROWS: Final = 65_536
@@ -110,7 +111,8 @@ class TableWriter(_File):
         self._rows = 0
         self._held = 0
         self._words = OneDictionary(self._columns) if format == "arrow" else None
-        if format == "parquet":
+        self._is_parquet = format == "parquet"
+        if self._is_parquet:
             self._writer = pq.ParquetWriter(self._file, self._columns)
         else:
             self._writer = pa.ipc.new_file(self._file, self._columns)
@@ -128,6 +130,9 @@ class TableWriter(_File):
         self._add(pa.Table.from_batches([same_columns(values, self._columns)]))
 
     def _add(self, table: Any) -> None:
+        """Raises `DataError` as `write`."""
+        if self._is_parquet and (reason := value_fault(table)):
+            raise DataError(reason)
         if self._words is not None:
             self._words.add(table)
         self._tables.append(table)

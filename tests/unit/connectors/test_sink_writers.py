@@ -1,5 +1,6 @@
 """Batches of Arrow rows in the files of a DirectorySink."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ TYPES = {
 }
 
 
-def task(folder: Path, **settings: Any) -> DirectorySinkTask:
+def task(folder: Path, *, reports: bool = False, **settings: Any) -> DirectorySinkTask:
     made = DirectorySinkTask()
-    made.context = FakeSinkContext(reports=False)
+    made.context = FakeSinkContext(reports=reports)
     config = {name.replace("_", "."): str(value) for name, value in settings.items()}
     made.start({"name": "s", "path": str(folder), "rotate.interval.ms": "600000", **config})
     made.open([PLACE])
@@ -37,7 +38,11 @@ def batch(first: int, values: list[Any], kind: Any) -> SinkBatch:
     plain = {"plain": pa.string(), "in a list": pa.list_(pa.string())}
     name = next(name for name, one in TYPES.items() if one == kind)
     made = pa.array(values, plain.get(name, pa.struct([("x", pa.string())]))).cast(kind)
-    table = pa.table({"word": made})
+    return typed(first, made, kind)
+
+
+def typed(first: int, values: Any, kind: Any) -> SinkBatch:
+    table = pa.table({"word": pa.array(values, kind)})
     return SinkBatch(
         *("t", 0, first, rows.record_batch(table)), arrow_types.struct_schema(table.schema)
     )
@@ -184,3 +189,47 @@ def test_records_with_more_words_than_a_file_can_have_are_refused_by_name(tmp_pa
     put(0)
     with pytest.raises(DataError, match=r"column word .* more words than one file can have"):
         put(100)
+
+
+@pytest.mark.parametrize("name", ["plain", "in a list", "in a struct"])
+@pytest.mark.parametrize("by_batch", [True, False])
+def test_a_time_beyond_parquet_costs_its_record_alone(
+    tmp_path: Path, name: str, by_batch: bool
+) -> None:
+    """Parquet keeps seconds as milliseconds."""
+    kind = pa.timestamp("s")
+    types = {"plain": kind, "in a list": pa.list_(kind), "in a struct": pa.struct([("x", kind)])}
+    most = (2**63 - 1) // 1000
+    times: list[Any] = [0, most + 1, -most - 1, most, -most, None]
+    given = typed(0, [wrapped(name, one) for one in times], types[name])
+    subject = task(tmp_path, reports=True)
+    if by_batch:
+        subject.put_batch(given)
+    else:
+        subject.put(rows.sink_records(given))
+    stop(subject, len(times))
+    (path,) = tmp_path.glob("*.parquet")
+    kept = pq.read_table(path)["word"].combine_chunks().cast(types[name])
+    assert kept.equals(given.values.column(0).take(pa.array([0, 3, 4, 5])))
+    reported = subject.context.reported  # type: ignore[attr-defined]
+    assert [record.offset for record, _ in reported] == [1, 2]
+    assert f"column word of type {types[name]} has a time of {most + 1} s" in str(reported[0][1])
+
+
+@pytest.mark.parametrize(
+    "kind, seen",
+    [(pa.decimal128(5, -3), "decimal128(5, -3)"), (pa.binary(0), "fixed_size_binary[0]")],
+)
+def test_a_column_that_parquet_has_not_is_refused_by_name(
+    tmp_path: Path, kind: Any, seen: str
+) -> None:
+    subject, given = task(tmp_path, reports=True), typed(0, [None], kind)
+    with pytest.raises(DataError, match=f"column word is of type {re.escape(seen)}, which Parquet"):
+        subject.put_batch(given)
+    subject.put(rows.sink_records(given))
+    assert len(subject.context.reported) == 1  # type: ignore[attr-defined]
+    other = typed(1, ["a"], pa.string())
+    subject.put_batch(other)
+    stop(subject, 2)
+    (path,) = tmp_path.glob("*.parquet")
+    assert pq.read_table(path).to_pylist() == other.values.to_pylist()
