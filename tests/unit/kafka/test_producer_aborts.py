@@ -38,6 +38,7 @@ class AbortableClient(SlowClient):
 
 
 REFUSED = (TransactionOverError, r"a record was refused, for instance .* the reason")
+TOO_LARGE = (TransactionOverError, r"larger than the topic's max.message.bytes .* the reason")
 LATER = (TransportError, r"records could not be delivered; .* the reason")
 GONE = (TransportError, r"topic 't' is gone; .* the reason")
 CHANGED = (TransportError, r"'t' has other partitions now than the 3 it had; .* the reason")
@@ -52,7 +53,8 @@ CHANGED = (TransportError, r"'t' has other partitions now than the 3 it had; .* 
         (KafkaError.INVALID_PRODUCER_ID_MAPPING, LATER, GONE, CHANGED),
         (KafkaError._UNKNOWN_PARTITION, LATER, GONE, CHANGED),
         (KafkaError.OPERATION_NOT_ATTEMPTED, REFUSED, GONE, CHANGED),
-        *((code, REFUSED, REFUSED, REFUSED) for code in (10, 29, 87)),
+        (KafkaError.MSG_SIZE_TOO_LARGE, TOO_LARGE, TOO_LARGE, TOO_LARGE),
+        *((code, REFUSED, REFUSED, REFUSED) for code in (29, 87)),
     ],
 )
 def test_an_abort_for_want_of_delivery_is_told_from_one_for_a_refused_record(

@@ -22,6 +22,8 @@ from headgate_kafka.records.producing import described, produce_whole
 
 FLUSH_S: Final = 1.0
 """Between two looks whether records go out."""
+ALONE: Final = {"batch.num.messages": 1}
+"""Settings of a client that sends each record in a request of its own."""
 
 
 class PlainProducer(BaseProducer):
@@ -34,12 +36,17 @@ class PlainProducer(BaseProducer):
         warn: Callable[[str], None],
     ) -> None:
         super().__init__(settings, partitions, warn)
+        self._warn = warn
         self._client_id = str(settings.get("client.id", ""))
         self._client: Producer | None = None
         self._acked = 0
         self._failures: dict[int, str] = {}
         self._misplaced: dict[int, tuple[ProducerRecord, KafkaError]] = {}
         """Records by number whose partition the client did not find; to be sent again."""
+        self._alone = False
+        """Each record is sent in a request of its own."""
+        self._crowded: dict[int, ProducerRecord] = {}
+        """Records by number of batches that a broker refused as too large; to be sent alone."""
 
     def connect(self) -> None:
         """Is done with the first record."""
@@ -83,9 +90,12 @@ class PlainProducer(BaseProducer):
         try:
             self._flush(self._made())
             again = 0
-            while self._misplaced:
-                self._send_misplaced(again)
-                again += 1
+            while self._misplaced or self._crowded:
+                if self._crowded:
+                    self._send_alone()
+                if self._misplaced:
+                    self._send_misplaced(again)
+                    again += 1
                 self._flush(self._made())
         except (KafkaException, SystemError) as failed:
             raise self._contact.error("records", kafka_error(failed)) from None
@@ -144,6 +154,30 @@ class PlainProducer(BaseProducer):
                 self._misplaced[number] = record, error
                 raise
 
+    def _send_alone(self) -> None:
+        """Send each record of the refused batches by itself, and all that follow.
+
+        Brokers hold a whole batch against ``max.message.bytes`` of the topic. Java's producer parts
+        such a batch, librdkafka refuses all its records. Each that is small enough is delivered.
+
+        Raises:
+            TransportError: brokers are away. What is left of them is kept.
+        """
+        if not self._alone:
+            topics = ", ".join(sorted({record.topic for record in self._crowded.values()}))
+            self._warn(
+                f"producer {self._client_id}: brokers refuse batches for {topics} as larger than "
+                "max.message.bytes, so each record is sent alone, which is slow. Set "
+                "producer.override.batch.size below that limit, or raise the limit"
+            )
+            self._alone, self._client = True, None
+        turns = self._choice.choose(list(self._crowded.values()))
+        client = self._made()
+        for number in sorted(self._crowded):
+            record = self._crowded[number]
+            self._produce(client, number, record, _partition(record, turns))
+            del self._crowded[number]
+
     def abort(self) -> None:
         """What was sent cannot be taken back."""
 
@@ -159,7 +193,8 @@ class PlainProducer(BaseProducer):
     def _made(self) -> Producer:
         if self._client is None:
             told = {"delivery.report.only.error": not self._keeps_places}
-            self._client = Producer({**self._contact.settings, **told})
+            alone = ALONE if self._alone else {}
+            self._client = Producer({**self._contact.settings, **told, **alone})
         return self._client
 
     def _report(
@@ -174,6 +209,8 @@ class PlainProducer(BaseProducer):
                 self._note_place(number, message)
         elif error.code() in UNKNOWN_TOPIC:
             self._misplaced[number] = record, error
+        elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE and message and not self._alone:
+            self._crowded[number] = record
         else:
             self._fail(number, error, record)
 

@@ -44,6 +44,8 @@ from headgate_kafka.records.first_contact import connect
 from headgate_kafka.records.partition_choice import BY_KEY, PartitionChoice
 from headgate_kafka.records.producing import (
     NOW,
+    REFUSED,
+    REFUSED_SIZE,
     abort_when_sent,
     described,
     moved,
@@ -518,6 +520,7 @@ class TransactionalProducer(BaseProducer):
             return self._contact.error(
                 f"{what}, which may be committed or not: its brokers let it not in any more", error
             )
+        too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
         maybe_moved = error.code() in UNDELIVERED | UNKNOWN_TOPIC | _NOT_TRIED
         moved = self._choice.changed() if maybe_moved else ""
         if moved or error.code() in UNDELIVERED | UNKNOWN_TOPIC:
@@ -526,8 +529,7 @@ class TransactionalProducer(BaseProducer):
                 f"{what} was given up: {why}; nothing of it is visible", error
             )
         told = self._contact.error(
-            f"{what} was aborted: a record was refused, for instance as larger than the "
-            "topic's max.message.bytes or for want of the right to write",
+            f"{what} was aborted: {REFUSED_SIZE if too_large else REFUSED}",
             error,
             right=f"Write on Topic:{' or Topic:'.join(self._written_to())}",
         )

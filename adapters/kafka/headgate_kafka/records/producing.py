@@ -12,6 +12,14 @@ from headgate_kafka.failures import UNDELIVERED, UNKNOWN_TOPIC, kafka_error
 NOW: Final = 0
 """The timestamp for which librdkafka takes the time of sending."""
 
+REFUSED: Final = "a record was refused, for instance for want of the right to write"
+"""What ended a transaction whose brokers answer."""
+REFUSED_SIZE: Final = (
+    "a record, or a batch of small ones, is larger than the topic's max.message.bytes (raise that, "
+    "or set producer.override.batch.size below it)"
+)
+"""As `REFUSED`. librdkafka does not part a batch that is too large, as Java's producer does."""
+
 
 def produce_values(
     client: Producer, column: ValueColumn, start: int, partition: int
