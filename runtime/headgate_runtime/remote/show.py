@@ -127,6 +127,9 @@ _ACTIONS: Final = {
     "delete": "would be deleted",
 }
 MOVES_SHOWN: Final = 20
+WORK_SHOWN: Final = 5
+_HAS_OWNER: Final = ("RUNNING", "PAUSED", "RESTARTING")
+"""States that a worker reports of what it runs."""
 
 
 def plan(found: Plan) -> str:
@@ -197,6 +200,8 @@ def status(
     if unknown := cluster["others_unknown"]:
         lines += ["", f"other workers are not known: {unknown}"]
     lines += ["", connectors(rows)]
+    if lost := on_absent_workers(cluster, rows):
+        lines += ["", *lost]
     if work.batches:
         told = sorted((str(each["task"]), str(_batch(each))) for each in work.batches)
         lines += ["", table(("TASK", "LAST BATCH"), told)]
@@ -207,6 +212,33 @@ def status(
         lines += ["", f"failed: {', '.join(failed)}; headgate connectors show NAME says why"]
     aside = set_aside(cluster)
     return "\n".join([*lines, "", *aside] if aside else lines)
+
+
+def on_absent_workers(cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]) -> list[str]:
+    """What the last statuses place on workers that are not in the group, a line for each worker.
+
+    A worker that dies writes no status: until its work is given to others, it is said to run.
+    """
+    if cluster["others_unknown"] or not cluster["workers"]:
+        return []
+    present = {each["worker_id"] for each in cluster["workers"]}
+    work: dict[str, list[str]] = {}
+    for row in rows:
+        told = [(row.name, row.state, row.worker)]
+        told += [(f"{row.name}-{task.number}", task.state, task.worker) for task in row.tasks]
+        for name, reported, worker in told:
+            if reported in _HAS_OWNER:
+                work.setdefault(worker, []).append(name)
+    return [
+        f"{worker} is not in the group; it had {_first(names)}"
+        for worker, names in sorted(work.items())
+        if worker and worker not in present
+    ]
+
+
+def _first(names: Sequence[str]) -> str:
+    more = len(names) - WORK_SHOWN
+    return ", ".join(names[:WORK_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def plugins(found: Sequence[Mapping[str, Any]]) -> str:

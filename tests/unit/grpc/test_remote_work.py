@@ -21,7 +21,7 @@ from headgate_runtime.observe.metrics import metrics
 from headgate_runtime.remote import commands, connectors, show
 from headgate_runtime.remote.over_grpc import GrpcRemote
 from headgate_runtime.remote.over_rest import RestRemote
-from headgate_runtime.remote.remote import Remote, Work
+from headgate_runtime.remote.remote import ConnectorRow, Remote, TaskRow, Work
 from headgate_runtime.tasks import long_calls
 
 TESTS = Path(__file__).parents[2]
@@ -201,3 +201,24 @@ def test_a_method_of_the_connector_itself_that_hangs(
         for remote in remotes:
             await_call(remote, 0)
             remote.close()
+
+
+def test_status_names_work_whose_worker_is_not_in_the_group() -> None:
+    """As after `kill -9` of a worker, until the rebalance delay is over."""
+    worker = dict.fromkeys(("leader", "answers", "member"), True)
+    worker |= {"worker_id": "a:1", "connector_count": 1, "task_count": 1}
+    cluster = {"group_id": "g", "workers": [{**worker, "pending": [], "set_aside": []}]}
+    states = [("a:1", "RUNNING"), ("b:1", "RUNNING"), ("b:1", "UNASSIGNED"), ("", "")]
+    tasks = tuple(TaskRow(n, state, worker=who) for n, (who, state) in enumerate(states))
+    row = ConnectorRow("in", "source", "PAUSED", worker="c:1", tasks=tasks)
+    shown = show.status({**cluster, "others_unknown": ""}, [row], "here").splitlines()
+    assert shown[-2:] == [
+        "b:1 is not in the group; it had in-1",
+        "c:1 is not in the group; it had in",
+    ]
+    many = tuple(TaskRow(n, "RUNNING", worker="b:1") for n in range(1_007))
+    row = ConnectorRow("in", "source", "RUNNING", worker="a:1", tasks=many)
+    shown = show.status({**cluster, "others_unknown": ""}, [row], "here").splitlines()
+    assert shown[-1].endswith("it had in-0, in-1, in-2, in-3, in-4 and 1,002 more")
+    unknown = show.status({**cluster, "others_unknown": "no answer"}, [row], "here")
+    assert "not in the group" not in unknown
