@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -458,7 +458,8 @@ class ContextWatch:
         port: port of the driver. If it had to take another one, nothing is noticed.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
         self._host = host
         self.port = port
         self._watching = False
@@ -474,7 +475,7 @@ class ContextWatch:
         self._watching = False
 
     def stopped(self) -> bool:
-        now = time.monotonic()
+        now = self._clock_s()
         if self._watching and now - self._looked_at >= CONTEXT_LOOK_S:
             self._looked_at = now
             self._refused = self._refused + 1 if refuses(self._host, self.port) else 0

@@ -6,12 +6,11 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from headgate_spark import hosts, server, skin
+from headgate_spark import hosts, skin
 from headgate_spark.hosts import HostError, address_for
 from headgate_spark.server import CONTEXT_REFUSALS, CONTEXT_STOPPED, ContextWatch, SparkServer
 from headgate_spark.shipping import write_archive
@@ -179,13 +178,10 @@ def test_an_application_that_is_gone_is_noticed_though_its_server_lives(
     assert CONTEXT_STOPPED < 0, "no exit code of a process"
 
 
-def test_an_application_that_is_gone_is_noticed_by_the_third_look_of_whoever_asks_twice_a_second(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_application_that_is_gone_is_noticed_by_the_third_look() -> None:
     clock = iter((100.0, 100.5, 101.0, 101.5))
-    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     with _Listener() as driver:
-        watch = ContextWatch("127.0.0.1", driver.port)
+        watch = ContextWatch("127.0.0.1", driver.port, lambda: next(clock))
         watch.begin()
         assert not watch.stopped()
     assert [watch.stopped() for _ in range(3)] == [False, False, True]
