@@ -12,6 +12,9 @@ LOOK = "Look at what there is"
 WRITE = "Write connectors"
 STUDY = "Study the protocol (for scripts)"
 
+PIPELINE: Final = "pipeline.toml"
+"""The pipeline file of a command that is given none."""
+
 
 NEVER_OFFERED: Final = frozenset({"--prune", "delete", "reset"})
 """Options and commands that delete: who mistypes another one is not led to them."""

@@ -22,7 +22,7 @@ from headgate_runtime.command import launch
 from headgate_runtime.command.connector import register as register_connector
 from headgate_runtime.command.errors import EXIT_FAILED, EXIT_USAGE, UpError
 from headgate_runtime.command.extras import require
-from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
+from headgate_runtime.command.help import LOOK, PIPELINE, RUN, STUDY, Commands, example
 from headgate_runtime.remote.apply import register as register_apply
 from headgate_runtime.remote.commands import register as register_remote
 from headgate_runtime.remote.locate import VARIABLE
@@ -84,7 +84,7 @@ def up(
         typer.Argument(
             metavar="PIPELINE.toml", help="Workers and connectors: see docs/run/pipeline.md."
         ),
-    ],
+    ] = PIPELINE,
     until_idle: Annotated[
         bool,
         typer.Option(
@@ -151,7 +151,7 @@ def _can_be_served(timeline: Path | None, metrics: str | None) -> None:
 
 @app.command(rich_help_panel=RUN, epilog=example("headgate init"))
 def init(
-    file: Annotated[Path, typer.Argument(metavar="[FILE.toml]", help="The file to make.")] = Path(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The file to make.")] = Path(
         "pipeline.toml"
     ),
 ) -> None:
@@ -331,7 +331,7 @@ def observe(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE.properties]",
+            metavar="FILE.properties",
             help="A worker's file: take brokers, group, topics and security from it.",
         ),
     ] = None,

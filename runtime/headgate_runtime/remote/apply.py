@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headgate_runtime.command.help import example
+from headgate_runtime.command.help import PIPELINE, example
 from headgate_runtime.remote import show
 from headgate_runtime.remote.locate import SOCKET, refuse_unserved
 from headgate_runtime.remote.notes import tell_notes
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 def apply(
     pipeline: Annotated[
         str, typer.Argument(metavar="PIPELINE.toml", help="The file that headgate up runs.")
-    ],
+    ] = PIPELINE,
     diff: Annotated[
         bool,
         typer.Option("--diff", help="Only show what would change. Exit code 1: something would."),

@@ -130,7 +130,7 @@ def _or_here() -> Iterator[None]:
 def restart_task(
     name: Name,
     numbers: Annotated[
-        list[int] | None, typer.Argument(metavar="TASK...", help="Numbers of tasks.")
+        list[int] | None, typer.Argument(metavar="TASK", help="Numbers of tasks.")
     ] = None,
     url: Url = None,
 ) -> None:
@@ -208,7 +208,7 @@ def set_offsets(
     file: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FILE]", help='{"offsets": [{"partition": ..., "offset": ...}]}; - for stdin.'
+            metavar="FILE", help='{"offsets": [{"partition": ..., "offset": ...}]}; - for stdin.'
         ),
     ] = None,
     topic: Annotated[

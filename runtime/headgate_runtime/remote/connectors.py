@@ -222,7 +222,7 @@ def watch(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME...]", help="Names; without them, all.", autocompletion=connector_names
+            metavar="NAME", help="Names; without them, all.", autocompletion=connector_names
         ),
     ] = None,
     prefix: Annotated[str, typer.Option("--prefix", help="Beginning of the names.")] = "",

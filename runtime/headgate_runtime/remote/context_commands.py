@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 def set_context(
     name: ContextName,
     address: Annotated[
-        str | None, typer.Argument(metavar="[ADDRESS]", help="The same as --url.")
+        str | None, typer.Argument(metavar="ADDRESS", help="The same as --url.")
     ] = None,
     url: Annotated[
         str | None,
@@ -159,7 +159,7 @@ def show_context(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]", help="Without it, the current one.", autocompletion=context_names
+            metavar="NAME", help="Without it, the current one.", autocompletion=context_names
         ),
     ] = None,
     output: Format = Output.TABLE,

@@ -15,7 +15,7 @@ INPUT: Final = "standard input"
 Files: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="FILE...",
+        metavar="FILE",
         help="Connectors: JSON or properties, as for standalone; a folder of .json and .properties "
         "files; - for standard input.",
     ),

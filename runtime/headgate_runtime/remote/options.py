@@ -43,7 +43,7 @@ Name: TypeAlias = Annotated[
 ]
 Names: TypeAlias = Annotated[
     list[str],
-    typer.Argument(metavar="NAME...", help="Names of connectors.", autocompletion=connector_names),
+    typer.Argument(metavar="NAME", help="Names of connectors.", autocompletion=connector_names),
 ]
 RegExp: TypeAlias = Annotated[
     bool,

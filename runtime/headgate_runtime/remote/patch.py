@@ -36,7 +36,7 @@ def patch(
     name: Name,
     pairs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE...]", help="Keys to set; KEY= sets an empty text."),
+        typer.Argument(metavar="KEY=VALUE", help="Keys to set; KEY= sets an empty text."),
     ] = None,
     remove: Annotated[
         list[str] | None,

@@ -589,5 +589,5 @@ def _no_such_file(file: Path) -> str:
         return f"{text}: the folder {file.parent} does not exist"
     there = sorted(found.name for found in file.parent.glob("*.toml"))
     if there:
-        text += f"; {file.parent} has {', '.join(there[:5])}"
-    return text
+        return f"{text}; {file.parent} has {', '.join(there[:5])}"
+    return f"{text}; headgate init makes one to begin from"

@@ -17,6 +17,18 @@ from headgate_runtime.command.parser import app
 RUN = CliRunner()
 
 
+@pytest.mark.parametrize("command", ["up", "apply"])
+def test_the_pipeline_file_is_pipeline_toml_unless_another_is_given(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = RUN.invoke(app, [command])
+    assert done.exit_code == 2
+    assert "pipeline.toml: no such file; headgate init makes one to begin from" in done.stderr
+    (tmp_path / "pipeline.toml").write_text("[cluster]\nworker = 1\n")
+    assert "[cluster] worker: unknown key" in RUN.invoke(app, [command]).stderr
+
+
 def test_version() -> None:
     done = RUN.invoke(app, ["--version"])
     assert (done.exit_code, done.stdout.split()[0]) == (0, "headgate")
@@ -120,7 +132,6 @@ def test_a_missing_package_ends_with_the_extra_that_has_it(arguments: list[str])
     ("arguments", "words"),
     [
         (["upp"], "No such command 'upp'. Did you mean 'up'"),
-        (["up"], "Missing argument"),
         (["up", "nowhere.toml"], "nothing was started, the pipeline file has 1 fault"),
         (["up", "p.toml", "--timeline", "t.gif"], "expected a name that ends with .svg or .png"),
         (["up", "p.toml", "--until-idel"], "No such option: --until-idel"),
