@@ -218,14 +218,16 @@ def _define_csv(keys: ConfigDef) -> None:
         keys,
         "csv.null",
         None,
-        "Text of a field that is null, such as NULL or nothing at all. By default none is.",
+        "Text of a field that is null, such as NULL or nothing at all. By default none is. In "
+        "quotes it is text, where the column is string.",
     )
     _define(
         keys,
         "csv.escape",
         "none",
-        "Character before a quote or a delimiter that is part of a field, or none. A quote may "
-        "always be doubled.",
+        "Character before a quote, a delimiter, a line end, csv.comment or another of itself that "
+        "is part of a field, or none. Before any other character it is text. A quote may always be "
+        "doubled.",
         _one_char,
     )
     _define(
@@ -373,7 +375,7 @@ def read_options(settings: Mapping[str, Any]) -> ReadOptions:
         quote=None if quote == "none" else quote,
         header=settings["csv.header"],
         null=settings["csv.null"],
-        escape=None if escape == "none" else escape,
+        escape=None if escape in ("none", quote) else escape,  # a quote may always be doubled
         comment=None if comment == "none" else comment,
         columns=tuple(settings["csv.columns"]),
         types={} if infers else parse_types(settings["csv.types"]),
@@ -408,6 +410,8 @@ def config_errors(config: Mapping[str, str]) -> dict[str, list[str]]:
     if config.get("csv.delimiter") == "none":
         text = "expected one ASCII character, or tab"
         errors["csv.delimiter"] = [str(ConfigError.of("csv.delimiter", "none", text))]
+    elif clash := _clash(config):
+        errors[clash[0]] = [str(ConfigError.of(clash[0], config.get(clash[0]), clash[1]))]
     columns = [name.strip() for name in (config.get("csv.columns") or "").split(",")]
     header = (config.get("csv.header") or "true").strip().lower() != "false"
     if columns != [""] and (header or len(set(columns)) != len(columns)):
@@ -418,6 +422,21 @@ def config_errors(config: Mapping[str, str]) -> dict[str, list[str]]:
             str(ConfigError.of("csv.columns", config.get("csv.columns"), text))
         ]
     return errors
+
+
+def _clash(config: Mapping[str, str]) -> tuple[str, str] | None:
+    """A key whose character another key has, too, and what was expected. The escape may be the
+    quote: then it is the one that is doubled."""
+    known: dict[str, str] = {}
+    for mark, default in (("delimiter", ","), ("quote", '"'), ("escape", ""), ("comment", "")):
+        key = f"csv.{mark}"
+        text = (config.get(key) or default).strip()
+        other = known.get(text)
+        if other is not None and (other, mark) != ("csv.quote", "escape"):
+            return key, f"expected another character than {other} has"
+        if text not in ("", "none"):
+            known[text] = key
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,15 @@ class CsvBatches:
         self._names = list(columns)
         self._schema = arrow_types.arrow_schema(schema)
         self._options = options
+        kinds = [options.types.get(name, "string") for name in columns]
         self._columns = [
             TextColumn(
-                options.types.get(field.name, "string"),
-                *(parse, options.null, options.zone, field.type),
+                kind,
+                # Pyarrow has found the nulls of texts: those that are not in quotes.
+                *(parse, None if kind == "string" else options.null, options.zone, field.type),
                 as_written=options.inferred,
             )
-            for field, parse in zip(self._schema, parsers, strict=True)
+            for field, kind, parse in zip(self._schema, kinds, parsers, strict=True)
         ]
         marks = ["\0", options.escape, options.comment and f"\n{options.comment}"]
         self._refused = [mark.encode() for mark in marks if mark]
@@ -129,7 +131,12 @@ class CsvBatches:
                 double_quote=True,
                 invalid_row_handler=skip,
             ),
-            pa_csv.ConvertOptions(column_types=dict.fromkeys(self._names, pa.string())),
+            pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(self._names, pa.string()),
+                null_values=[] if options.null is None else [options.null],
+                strings_can_be_null=options.null is not None,
+                quoted_strings_can_be_null=False,
+            ),
         )
         batch = record_batch(table)
         # Rows are counted from 1.

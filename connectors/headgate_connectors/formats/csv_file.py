@@ -2,7 +2,8 @@
 
 import csv
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from headgate.connector import schema as s
@@ -20,6 +21,7 @@ from headgate_connectors.files.reader import (
 from headgate_connectors.formats import json_text
 from headgate_connectors.formats.blocks import BATCH_ROWS_MIN, BLOCK_BYTES, Block
 from headgate_connectors.formats.csv_inference import ANEW, as_written
+from headgate_connectors.formats.csv_marks import QuotedNulls, kept_escapes
 from headgate_connectors.formats.csv_types import Parse, column
 from headgate_connectors.formats.missing_columns import Missing, missing_columns
 
@@ -55,6 +57,9 @@ class CsvReader:
         """Lines of the row that is being read."""
         self._line: int | None = None
         """Number of the line at the position, for messages; None: it was not asked for yet."""
+        self._quoted_nulls = QuotedNulls.of(options)
+        self._texts: list[str] = []
+        """Lines of the row that is being read, where `_quoted_nulls` looks at them."""
         self._columns = self._header()
         self._schema, self._parsers = self._typed()
         self._batches = self._made_batches()
@@ -74,6 +79,7 @@ class CsvReader:
         while len(rows) < limit:
             start = self._position
             self._row_start, self._crc, self._lines_read = start, 0, 0
+            self._texts.clear()
             try:
                 fields = next(parser, None)
             except (csv.Error, UnicodeDecodeError) as error:
@@ -134,9 +140,11 @@ class CsvReader:
     def has_tail(self) -> bool:
         if not self._columns:
             return False
+        # Blanks alone are no row of several columns, but tabs between empty fields may be one.
+        blank = b"\r\n" if len(self._columns) == 1 else b" \r\n"
         self._file.seek(self._position)
         while chunk := self._file.read(CHUNK_BYTES):
-            if chunk.strip():
+            if chunk.strip(blank):
                 return True
         return False
 
@@ -198,9 +206,11 @@ class CsvReader:
             ValueError: a text is no value of its column's type.
         """
         null, row = self._options.null, dict[str, Any]()
+        texts, types = self._texts_of_null(), self._options.types
         for name, text, parse in zip(self._columns, fields, self._parsers, strict=True):
+            is_null = text == null and not (name in texts and types.get(name) in (None, "string"))
             try:
-                row[name] = None if text == null else parse(text)
+                row[name] = None if is_null else parse(text)
             except ValueError as error:
                 shown = text if len(text) <= 100 else f"{text[:100]}..."
                 empty = "" if text else "; if an empty field is a null, set csv.null to nothing"
@@ -228,8 +238,23 @@ class CsvReader:
         row: dict[str, Any] = dict(zip(self._columns, fields, strict=True))
         null = self._options.null
         if null is not None:
-            row = {name: None if text == null else text for name, text in row.items()}
+            texts = self._texts_of_null()
+            row = {
+                name: None if text == null and name not in texts else text
+                for name, text in row.items()
+            }
         return json_text.text_of(row)
+
+    def _texts_of_null(self) -> Collection[str]:
+        """Columns whose field in the row that was read has the text of a null in quotes. So it is
+        text, where the column holds text."""
+        nulls = self._quoted_nulls
+        if nulls is None:
+            return ()
+        row = "".join(self._texts)
+        if not nulls.are_in(row):
+            return ()
+        return list(compress(self._columns, nulls.of_row(row)))
 
     def _header(self) -> list[str]:
         """Names of the columns; the position is after the header row, if there is one."""
@@ -237,7 +262,7 @@ class CsvReader:
         self._row_start, self._crc, self._prefix = 0, 0, 0
         try:
             parser = self._parser(0)
-            while (columns := next(parser, None)) == [] and self._options.comment is not None:
+            while (columns := next(parser, None)) == []:  # a blank line, or a comment
                 self._row_start = self._read_to
         except (csv.Error, UnicodeDecodeError) as error:
             raise FileFault(f"the header row does not parse: {self._told(error)}") from error
@@ -275,7 +300,7 @@ class CsvReader:
 
     def _lines(self) -> Iterator[str]:
         """Lines as the parser asks for them; keeps what it has read of the current row."""
-        most = self._options.row_bytes
+        most, kept = self._options.row_bytes, kept_escapes(self._options)
         while True:
             line = self._file.readline(most + 1)
             self._ended_line = line[-1:] == b"\n"
@@ -298,7 +323,11 @@ class CsvReader:
             self._read_to += len(line)
             text = (line[3:] if first else line).decode(self._options.encoding)
             comment = self._options.comment
-            yield "\n" if begins and comment is not None and text.startswith(comment) else text
+            if begins and comment is not None and text.startswith(comment):
+                text = "\n"
+            if self._quoted_nulls is not None:
+                self._texts.append(text)
+            yield text if kept is None else kept(text)
 
     def _take_bad(self, reason: str, rows: list[Row]) -> bool:
         """Pass over the first line of the bad row. False: it may yet become good."""
