@@ -180,10 +180,11 @@ class DirectoryTask(SourceTask):
                 continue
             try:
                 stat = entry.stat()
-            except OSError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue  # gone since the listing: the next one tells
-            except NotReady as reason:
+            except (NotReady, OSError) as reason:  # such as a folder that lets nobody pass
                 seen.add(name)
+                file.signature = (-1, 0, 0)  # read as soon as it can be looked at
                 if name not in self._aside:
                     self._set_aside(file, f"{self._shown_path(name)}: {reason}")
                 continue

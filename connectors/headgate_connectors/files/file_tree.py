@@ -70,6 +70,8 @@ def kind_of(entry: Entry) -> Kind:
         if entry.is_file():
             return Kind.FILE
         is_link = entry.is_symlink() and entry.is_dir()
+    except PermissionError:
+        return Kind.FILE  # whoever looks at it is told why it cannot be read
     except OSError:  # a link to itself, for one
         return Kind.OTHER
     return Kind.LINK_TO_FOLDER if is_link else Kind.OTHER
