@@ -1,15 +1,20 @@
 """Rows of Arrow files (IPC, Feather 2) and ORC files."""
 
 from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 from headgate_connectors.files.file_tree import FilePath, source
+from headgate_connectors.formats.old_calendar import GREGORIAN_SECOND, has_older
+from headgate_connectors.formats.orc_footer import OrcFooter, orc_footer
 from headgate_connectors.formats.row_groups import GroupedReader
 
 
 class _InTurn(GroupedReader):
-    """The size of a group is known when it was read. So whoever goes on at a position reads the
-    groups before it again, and a group that cannot be read ends the file."""
+    """The size of a group is known when it was read, unless a footer says it. So whoever goes on at
+    a position reads the groups before it again, and a group that cannot be read ends the file."""
 
     _groups: int
     """How many there are."""
@@ -24,8 +29,12 @@ class _InTurn(GroupedReader):
         self._start = self._end = 0
         """Rows of that group: from the first to behind the last."""
         columns, self._groups, count = self._parsed()
-        self._learn_schema(columns)
+        self._learn_schema(columns, self._other_fault(path))
         return count
+
+    def _other_fault(self, path: FilePath) -> Callable[[Any], str | None] | None:
+        """What else than a type may be wrong with rows."""
+        return None
 
     @abstractmethod
     def _parsed(self) -> tuple[Any, int, int]:
@@ -35,7 +44,7 @@ class _InTurn(GroupedReader):
     def _group(self, number: int) -> Any:
         """A group, as a record batch."""
 
-    def _end_of_group(self) -> None:
+    def _end_of_group(self) -> int | None:
         return None
 
     def _forget_group(self) -> None:
@@ -69,8 +78,8 @@ class ArrowReader(_InTurn):
 
 
 class OrcReader(_InTurn):
-    """Timestamps are read as nanoseconds: a stripe that has one beyond the years 1677 to 2262 ends
-    the file, and is named."""
+    """Timestamps are read as nanoseconds: a stripe that has one beyond the years 1677 to 2262 costs
+    itself, and is named. Where the footer is not understood, it ends the file."""
 
     KIND, BEGIN, END, END_SKIP = "ORC", b"ORC", b"ORC", 1
 
@@ -80,5 +89,45 @@ class OrcReader(_InTurn):
         self._stripes = found = orc.ORCFile(self._file)
         return found.schema, found.nstripes, found.nrows
 
+    def _other_fault(self, path: FilePath) -> Callable[[Any], str | None] | None:
+        with path.open("rb") as file:
+            footer = orc_footer(self._arrow, file)
+        self._starts = self._starts_of(footer)
+        arrow = self._arrow
+
+        def fault(rows: Any) -> str | None:
+            for name in rows.column_names:
+                if has_older(arrow, rows.column(name), GREGORIAN_SECOND):
+                    return (
+                        f"column {name} has a day before 15 October 1582, counted by the Julian "
+                        "calendar, as Spark and Hive write ORC: read the file by SparkSource, or "
+                        "write it as Parquet"
+                    )
+            return None
+
+        return fault if footer is not None and footer.is_julian else None
+
+    def _starts_of(self, footer: OrcFooter | None) -> list[int] | None:
+        """First row of each stripe, and the count of all rows; None: nothing tells."""
+        if footer is None or len(footer.rows) != self._groups:
+            return None
+        starts = [0, *accumulate(footer.rows)]
+        return starts if starts[-1] == self._stripes.nrows else None
+
+    def _next_part(self, limit: int) -> Any:
+        starts = self._starts
+        if starts is not None and not self._start <= self._position < self._end:
+            self._next_group = bisect_right(starts, self._position) - 1
+            self._start = self._end = starts[self._next_group]
+        return super()._next_part(limit)
+
+    def _end_of_group(self) -> int | None:
+        starts = self._starts
+        return None if starts is None else starts[bisect_right(starts, self._position)]
+
     def _group(self, number: int) -> Any:
-        return self._stripes.read_stripe(number)
+        stripe = self._stripes.read_stripe(number)
+        starts = self._starts
+        if starts is not None and stripe.num_rows != starts[number + 1] - starts[number]:
+            raise ValueError(f"stripe {number} has {stripe.num_rows} rows, the footer says another")
+        return stripe
