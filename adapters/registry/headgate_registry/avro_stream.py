@@ -13,7 +13,8 @@ from headgate_registry.avro_tree import Tree
 
 def stream_reader(tree: Tree) -> tuple[Schema, Callable[[BinaryIO, str], Any]]:
     """The schema of Connect, and what reads the next value of a stream; it is told what to call its
-    bytes. It raises `DataError` where they are none of the schema, or have no form in Connect.
+    bytes. It raises `DataError` where they are none of the schema, or have no form in Connect. If
+    the error has no cause but another `DataError`, the stream stands behind the value.
 
     Raises:
         DataError: Connect has no such schema.
@@ -21,22 +22,43 @@ def stream_reader(tree: Tree) -> tuple[Schema, Callable[[BinaryIO, str], Any]]:
     made = reader_of(tree)
     parsed, decode = parsed_schema(tree), made.decode
 
+    def value_of(stream: BinaryIO, errors: str) -> Any:
+        return fastavro.schemaless_reader(
+            stream,
+            parsed,
+            None,
+            return_record_name=True,
+            return_record_name_override=True,
+            handle_unicode_errors=errors,
+        )
+
     def read(stream: BinaryIO, what: str) -> Any:
+        start = stream.tell()
         try:
-            value: Any = fastavro.schemaless_reader(
-                stream,
-                parsed,
-                None,
-                return_record_name=True,
-                return_record_name_override=True,
-            )
-        except Exception as error:  # EOFError, IndexError, UnicodeDecodeError and others
-            raise DataError(
-                f"{what} are no Avro of their schema: {type(error).__name__}: {error}"
-            ) from error
+            value = value_of(stream, "strict")
+        except UnicodeDecodeError as error:
+            _pass(stream, start, value_of, what)
+            raise DataError(f"a text is not UTF-8: {error}") from None
+        except Exception as error:  # EOFError, IndexError and others
+            raise _no_avro(what, error) from error
         return value if decode is None else decode(value)
 
     return made.schema, read
+
+
+def _pass(
+    stream: BinaryIO, start: int, value_of: Callable[[BinaryIO, str], Any], what: str
+) -> None:
+    """Pass over a value whose texts are not all UTF-8: where it ends is known all the same."""
+    stream.seek(start)
+    try:
+        value_of(stream, "replace")
+    except Exception as error:
+        raise _no_avro(what, error) from error
+
+
+def _no_avro(what: str, error: Exception) -> DataError:
+    return DataError(f"{what} are no Avro of their schema: {type(error).__name__}: {error}")
 
 
 def parsed_schema(tree: Tree) -> Any:

@@ -233,6 +233,14 @@ def test_a_value_that_has_no_form_costs_its_row(tmp_path: Path) -> None:
     assert len(reasons(found)) == 1 and "day" in reasons(found)[0]
 
 
+def test_a_text_that_is_not_utf_8_costs_its_row(tmp_path: Path) -> None:
+    content = avro("string", ["ab", "cd", "ef"])
+    (tmp_path / "a.avro").write_bytes(content.replace(b"\x04cd", b"\x04c\xe9"))
+    found = run(tmp_path).rest()
+    assert texts(found) == ["ab", "ef"]
+    assert "a.avro at row 1: a text is not UTF-8: " in reasons(found)[0]
+
+
 def test_damage_anywhere_ends_no_task_and_costs_no_neighbour(tmp_path: Path) -> None:
     content = avro(NUMBERS, [{"n": n} for n in range(200)], "deflate", 40)
     for place in range(0, len(content), 7):

@@ -280,6 +280,12 @@ def test_another_encoding_in_the_middle_costs_its_lines(
     assert all("not JSON" in reason for reason in reasons(records))
 
 
+def test_an_integer_of_more_digits_than_python_makes_is_json(tmp_path: Path) -> None:
+    line = f'{{"a":{"9" * 5000}}}'
+    (tmp_path / "a.jsonl").write_text(f"{line}\n")
+    assert values(run(tmp_path).rest()) == [line]
+
+
 def test_a_byte_order_mark_is_none_within_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\ufeffa\n\ufeffb\n")
     for encoding in ("utf-8", "utf-8-sig"):
