@@ -14,7 +14,7 @@ import pyarrow.orc as orc
 import pytest
 from support.data.every_type import every_type
 from support.task.directory_runs import run, texts
-from support.task.source_tasks import Offsets, reasons
+from support.task.source_tasks import Offsets, reasons, values
 
 from headgate.connector.api import SkippedRecord
 from headgate_arrow import arrow_types, rows
@@ -185,6 +185,28 @@ def test_offsets_of_an_arrow_file_that_point_out_of_it_set_it_aside(tmp_path: Pa
     subject = run(tmp_path)
     assert subject.rest() == []
     assert "a.arrow: rows from 0 on cannot be read" in subject.context.quarantined[0]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind"),
+    [
+        (pa.array([b"a", b"\xff", b"b"]), pa.string()),
+        (pa.array([b"a", b"\xff", b"b"], pa.large_binary()), pa.large_string()),
+        (pa.array([1, 86_400_000, 2], pa.int32()), pa.time32("ms")),
+        (pa.array([1, -1, 2]), pa.time64("us")),
+        (pa.array([0, 1, 86_400_000]), pa.date64()),
+    ],
+    ids=["string", "large_string", "time32", "time64", "date64"],
+)
+def test_a_value_that_its_type_has_not_costs_its_row(
+    tmp_path: Path, numbers: Any, kind: Any
+) -> None:
+    table = pa.table({"n": range(3), "v": numbers.view(kind)})
+    (tmp_path / "a.arrow").write_bytes(arrow_file(table))
+    items = run(tmp_path).rest()
+    assert [one["n"] for one in values(items)] == [0, 2]
+    (told,) = reasons(items)
+    assert f"a.arrow at row 1: column v of type {kind}: " in told
 
 
 def test_a_moment_that_orc_is_not_read_with_is_no_other_moment(tmp_path: Path) -> None:
