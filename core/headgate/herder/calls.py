@@ -1,7 +1,7 @@
-"""Calls: what a user, another worker or `headgate up` may ask of a worker, and how it is answered.
+"""Calls: what a user, another worker or `headgate up` may ask of a worker, and their results.
 
-A call is asked of any worker and brought to the one that can do it. Part of
-`headgate.herder.messages`, from where the others import them too.
+Any worker takes any call, and forwards it to the worker that can execute it. Other modules import
+these names from `headgate.herder.messages`.
 """
 
 import hashlib
@@ -17,11 +17,15 @@ from headgate.task.messages import TaskKind
 from headgate.topics.config_events import Config
 
 OffsetChange: TypeAlias = tuple[object, object]
-"""Partition and offset as a user gave them: JSON as plain data. An offset of None forgets."""
+"""(partition, offset) as a user gave them, as plain data. An offset of None removes the partition's
+offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateConnector:
+    """Create a connector. ALREADY_EXISTS: there is one of the name. `initial_state` None:
+    STARTED."""
+
     name: str
     config: Config
     initial_state: TargetState | None = None
@@ -35,19 +39,22 @@ class PutConnectorConfig:
     name: str
     config: Config
     etag: int | None = None
-    """`ConnectorEntry.etag` that the connector must still have when the write is decided; else the
-    answer is PRECONDITION, and nothing is written. None: whatever it has. So in other calls."""
+    """`ConnectorEntry.etag` that the connector must have when the write is decided. Otherwise the
+    answer is PRECONDITION, and nothing is written. None: no condition. It means the same in other
+    calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatchConnectorConfig:
-    """Change some keys of a connector's config. The leader merges on the config that is in force
-    when the write has its turn, so that no concurrent change is lost, and validates the whole.
-    Source: KIP-477."""
+    """Change some keys of a connector's config. Source: KIP-477.
+
+    The leader merges the changes with the config in force at the time of the write, so no
+    concurrent change is lost. It validates the merged config.
+    """
 
     name: str
     changes: Mapping[str, str | None]
-    """None removes the key."""
+    """New values by key. None removes the key."""
     etag: int | None = None
 
 
@@ -59,7 +66,8 @@ class DeleteConnector:
 
 @dataclass(frozen=True, slots=True)
 class SetTargetState:
-    """Pause and resume are taken by any worker; stop, and what has an etag, by the leader."""
+    """Pause, resume or stop a connector. Any worker executes a pause or resume without an etag. The
+    leader executes the others."""
 
     name: str
     target_state: TargetState
@@ -68,17 +76,21 @@ class SetTargetState:
 
 @dataclass(frozen=True, slots=True)
 class RestartConnector:
-    """Without a flag the owner stops and starts the connector and answers when that is done. With
-    one, all workers restart what the flags select; the answer is the plan, as a status body.
-    Source: KIP-745."""
+    """Restart a connector. Source: KIP-745.
+
+    Without a flag, the owner stops and starts the connector, and answers when that is done. With a
+    flag, all workers restart the connector and tasks that the flags select. The answer is then the
+    plan, as a status body.
+    """
 
     name: str
     include_tasks: bool = False
     only_failed: bool = False
-    """Only what has the status FAILED."""
+    """Restart only the connector and tasks that are FAILED."""
 
     @property
     def by_record(self) -> bool:
+        """Whether a record in the config topic tells all workers of the restart."""
         return self.include_tasks or self.only_failed
 
 
@@ -89,67 +101,70 @@ class RestartTask:
 
 @dataclass(frozen=True, slots=True)
 class PutTaskConfigs:
-    """Owner of a connector to the leader: the task configs it generated."""
+    """Submit the task configs that a connector generated. Its owner sends the call to the
+    leader."""
 
     connector: str
     configs: tuple[Config, ...]
     made_of: str | None = None
-    """`config_digest` of the connector config that they were generated from. The leader refuses
-    them when another one is in force by now; None (a Java worker) is not checked."""
+    """`config_digest` of the connector config that the task configs were generated from. The leader
+    refuses them if another config is in force by then. None, as from a Java worker: it does not
+    check."""
     instead_of: int | None = None
-    """Config offset of a commit that these are to follow even if nothing in the log has changed:
-    what its configs refer to has. Not written if another commit is in force by now."""
+    """Offset of a commit record that these task configs replace even if they are equal to those in
+    force, because values that they refer to have changed. Ignored if another commit is in force by
+    then."""
 
 
 def config_digest(config: Config) -> str:
-    """Tells two configs apart, whatever the order of their keys. Short enough for a header of the
-    request whose body is Java's."""
+    """Return a digest of a config, whatever the order of its keys. It is short enough for a header
+    of the request, whose body has Java's format."""
     text = json.dumps(dict(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class FenceConnector:
-    """Worker of a source task to the leader: shut out producers of older task generations. Source:
-    KIP-618."""
+    """Fence producers of a connector's older task generations. The worker of a source task sends
+    the call to the leader. Source: KIP-618."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeWorker:
-    """Answered at once by the worker that is asked, with `WorkerView` as JSON-able data."""
+    """Describe the worker that is asked. It answers at once, with a `WorkerView` as plain data."""
 
     seen: str | None = None
-    """`WorkerView.mark` of its last answer: to be told only what has changed since; empty: all, and
-    a mark. None: all."""
+    """`WorkerView.mark` of the last answer, to be told only what has changed since. Empty: tell
+    everything, with a mark. None: tell everything, without a mark."""
     loop: LoopBusy | None = None
-    """`WorkerView.loop`. Whoever serves the herder that is asked puts it in."""
+    """`WorkerView.loop`, which the herder's host fills in."""
     connector_calls: tuple[ConnectorCall, ...] = ()
-    """Likewise."""
+    """`WorkerView.connector_calls`, which the herder's host fills in."""
 
 
-# -- reads: Connect's JSON bodies as plain data, from what this worker has read --
+# -- reads: Connect's JSON bodies as plain data, from what the worker has read --
 
 
 @dataclass(frozen=True, slots=True)
 class ListConnectors:
-    """Names; with `expand` a map by name with "status" and "info" as asked. Unknown ones are
-    ignored."""
+    """Names of all connectors. With `expand`, a map by name with "status" and "info" as asked for.
+    Unknown values of `expand` are ignored."""
 
     expand: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeConnector:
-    """ConnectorInfo: name, config, tasks, type."""
+    """ConnectorInfo of a connector: ``{"name", "config", "tasks", "type"}``."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeTasks:
-    """``[{"id": {"connector", "task"}, "config"}]``"""
+    """Task configs of a connector: ``[{"id": {"connector", "task"}, "config"}]``."""
 
     name: str
 
@@ -166,39 +181,40 @@ class DescribeTaskStatus:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTopics:
-    """``{name: {"topics": [...]}}``, also of a connector that nobody knows. Source: KIP-558."""
+    """Topics that a connector has used: ``{name: {"topics": [...]}}``. An unknown connector has
+    none. Source: KIP-558."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShowConnector:
-    """A connector as a row, see `headgate.herder.rows`, and the config offset: ``{"row",
-    "config_offset"}``."""
+    """Row of a connector (see `headgate.herder.rows`): ``{"row", "config_offset"}``."""
 
     name: str
     parts: tuple[str, ...] = ()
-    """More than the statuses: "config", "tasks" (their configs), "topics", "outdated"."""
+    """Further parts of the row: "config", "tasks" (their configs), "topics", "outdated"."""
     min_config_offset: int = 0
-    """Answered once the worker has read the config topic so far."""
+    """Config offset that the worker must have reached before it answers."""
     to_end: bool = False
-    """Answered once the worker has read the config topic and the status topic to their ends: what
-    was acknowledged before is seen, whoever was asked for it."""
+    """Answer only after the config topic and the status topic were read to their ends. The answer
+    then shows whatever any worker has acknowledged before."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShowConnectors:
-    """Rows in order of their names: ``{"rows", "more", "config_offset"}``."""
+    """Rows of connectors, sorted by name: ``{"rows", "more", "config_offset"}``."""
 
     names: tuple[str, ...] = ()
-    """Only these; empty: all. Names that nobody knows are left out."""
+    """Show only these connectors; empty: all. Unknown names are left out."""
     prefix: str = ""
+    """Show only connectors whose names begin with it."""
     states: tuple[str, ...] = ()
-    """Only where the connector or one of its tasks has one of them; empty: all."""
+    """Show only connectors that have one of these states, or a task in one; empty: all."""
     after: str = ""
-    """Only names behind this one."""
+    """Show only connectors whose names sort after it."""
     limit: int | None = None
-    """Most rows in the answer; "more" tells whether there would have been others."""
+    """Most rows in the answer. "more" says whether there are others."""
     parts: tuple[str, ...] = ()
     """As in `ShowConnector`."""
     min_config_offset: int = 0
@@ -207,18 +223,24 @@ class ShowConnectors:
 
 @dataclass(frozen=True, slots=True)
 class ForeseeMoves:
-    """Where work would move if connectors were changed so: ``{"moves": [{"connector", "task",
-    "from", "to"}], "count"}``, by urls of workers; "task" is None for the connector itself.
-    Answered by the leader. Nothing is changed."""
+    """Predict where connectors and tasks would move if connectors were changed. Nothing is changed.
+
+    The leader answers ``{"moves": [{"connector", "task", "from", "to"}], "count"}``, with the URLs
+    of workers. "task" is None for the connector itself.
+    """
 
     task_counts: Mapping[str, int | None]
-    """How many tasks each would have; None: it would be deleted. Others stay as they are."""
+    """Number of tasks that each connector would have; None: it would be deleted. Others stay as
+    they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup:
-    """The members of the group, by the leader's last round: ``{"leader", "generation", "members":
-    [{"url", "connectors", "tasks"}]}``, with counts. Answered by the leader."""
+    """Describe the members of the group, from the leader's last round.
+
+    The leader answers ``{"leader", "generation", "members": [{"url", "connectors", "tasks"}]}``,
+    where "connectors" and "tasks" are counts.
+    """
 
 
 # -- offsets. Source: KIP-875 --
@@ -226,25 +248,26 @@ class DescribeGroup:
 
 @dataclass(frozen=True, slots=True)
 class ReadOffsets:
-    """``{"offsets": [{"partition", "offset"}]}``"""
+    """Offsets of a connector: ``{"offsets": [{"partition", "offset"}]}``."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsets:
-    """Alters offsets of a STOPPED connector, by the leader. Partitions not named keep theirs."""
+    """Alter offsets of a STOPPED connector, as leader. Partitions that are not named keep their
+    offsets."""
 
     name: str
     offsets: tuple[OffsetChange, ...]
     etag: int | None = None
     dry_run: bool = False
-    """Tell what would be changed, and change nothing. Any worker."""
+    """Tell what would change, and change nothing. Any worker executes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetOffsets:
-    """Forget all offsets of a STOPPED connector; the leader."""
+    """Remove all offsets of a STOPPED connector, as leader."""
 
     name: str
     etag: int | None = None
@@ -254,11 +277,13 @@ class ResetOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ReadDeletedOffsets:
-    """Offsets that a deleted connector has left, as `ReadOffsets` tells them. NOT_FOUND: there are
-    none; ALREADY_EXISTS: a connector has the name.
+    """Offsets that a deleted connector has left, in the shape of `ReadOffsets`.
 
-    Those of a source in the workers' topic, those of a sink in the group ``connect-<name>``: what
-    its config said of others is gone. Source: an earlier text of KIP-875.
+    NOT_FOUND: there are none. ALREADY_EXISTS: a connector has the name.
+
+    Offsets of a source are those in the workers' offsets topic. Offsets of a sink are those of the
+    group ``connect-<name>``. The config that may have named others is gone. Source: an earlier text
+    of KIP-875.
     """
 
     name: str
@@ -267,7 +292,7 @@ class ReadDeletedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ResetDeletedOffsets:
-    """Forget the offsets that `ReadDeletedOffsets` tells; the leader."""
+    """Remove the offsets that `ReadDeletedOffsets` tells, as leader."""
 
     name: str
     kind: TaskKind
@@ -280,18 +305,19 @@ class ResetDeletedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ResetTopics:
-    """Forget which topics the connector has used. Any worker."""
+    """Forget which topics the connector has used. Any worker executes it. Source: KIP-558."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class SetLoggerLevel:
-    """On all workers of the cluster; any worker. Source: KIP-976."""
+    """Set the level of a logger on all workers of the cluster. Any worker executes it. Source:
+    KIP-976."""
 
     logger: str
     level: str
-    """As typed; the logger's owner understands it."""
+    """Level as the user typed it. Each worker interprets it."""
 
 
 Call: TypeAlias = (
@@ -326,7 +352,7 @@ Call: TypeAlias = (
 
 
 class ErrorKind(StrEnum):
-    """Kinds of refusal, with the HTTP status that Connect gives them."""
+    """Kinds of failure, with the HTTP status that Connect gives them."""
 
     BAD_REQUEST = "bad request"  # 400
     FORBIDDEN = "forbidden"  # 403: topic tracking is off, a wrong signature
@@ -345,9 +371,10 @@ class Success:
     value: object = None
     """Plain data: what JSON can carry."""
     config_offset: int | None = field(default=None, compare=False)
-    """Who has read the config topic so far sees what the answer tells. None: not known."""
+    """Config offset from which on a reader sees what the answer tells. None: unknown."""
     etag: int | None = field(default=None, compare=False)
-    """Etag of the connector that the call is about, as the answer tells of it."""
+    """Etag of the call's connector in the version that the answer shows or has written; else
+    None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""What the parts of a herder share: the state of the log, the time, the effects they are making.
+"""What the parts of a herder share: the config state, the time, the effects and the timers.
 
-This is a worker's local state, in contrast to `ConfigState`, which every reader of the log holds
-alike. The parts do not call each other upwards: what one has to tell another it leaves as a *note*,
-which the herder carries over within the same command.
+A `Context` is the local state of one worker. A `ConfigState`, in contrast, is the same for every
+reader of the log. A part calls only parts below it. To tell something to another part, it leaves a
+*note*, which the herder delivers within the same command.
 """
 
 import heapq
@@ -23,8 +23,8 @@ NO_CONFIG: Final[Config] = {}
 
 
 def retry_delay_ms(failures: int) -> int:
-    """250 ms after the first failure, doubling up to a minute. Source: Connect's
-    reconfigureConnectorTasksWithExponentialBackoffRetries."""
+    """Return the delay before the next try: 250 ms after the first failure, doubling up to a
+    minute. Source: Connect's reconfigureConnectorTasksWithExponentialBackoffRetries."""
     return min(RETRY_DELAY_MS << min(max(failures - 1, 0), 10), RETRY_DELAY_MS_MAX)
 
 
@@ -33,14 +33,14 @@ def retry_delay_ms(failures: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FromOutside:
-    """A user or another worker: `Answer`."""
+    """A user or another worker has asked. The result goes out as an `Answer`."""
 
     call_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class FromConnector:
-    """Our own connector instance publishes its task configs."""
+    """A connector instance of this worker publishes its task configs."""
 
     connector: str
     token: int
@@ -48,7 +48,7 @@ class FromConnector:
 
 @dataclass(frozen=True, slots=True)
 class FromTasks:
-    """Our own runs of one task generation want older producers to be shut out."""
+    """Runs of one task generation on this worker need older producers to be fenced."""
 
     connector: str
     commit_offset: int | None
@@ -56,7 +56,7 @@ class FromTasks:
 
 @dataclass(frozen=True, slots=True)
 class FromOffsets:
-    """A change of offsets wants older producers to be shut out."""
+    """A change of offsets needs older producers to be fenced."""
 
     ticket: int
     token: int
@@ -70,7 +70,7 @@ Origin: TypeAlias = FromOutside | FromConnector | FromTasks | FromOffsets
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """To the requests: handle this call like one from outside."""
+    """Note to `Requests`: handle this call like one from outside."""
 
     origin: Origin
     call: Call
@@ -78,7 +78,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """To the requests: what became of the call that has this ticket."""
+    """Note to `Requests`: the result of the call with this ticket."""
 
     ticket: int
     result: Result
@@ -86,8 +86,8 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """What became of a restart of one connector or task. The call that has this ticket is answered
-    once what was said of it is in the status topic."""
+    """Note to `RestartAnswers`: the result of a restart of one connector or task. The call with
+    this ticket is answered once the restart's status is in the status topic."""
 
     ticket: int
     result: Result
@@ -95,22 +95,22 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """To the requests: this worker is no longer the one to do it (not the leader, not the owner).
-    Look for the place again."""
+    """Note to `Requests`: this worker cannot execute the call any more, because it is not the
+    leader or owner any more. Route the call again."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """To the requests: what the call was prepared for has changed since."""
+    """Note to `Requests`: the state that the call was prepared on has changed. Prepare it again."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """From the requests, to the part that asked."""
+    """Note from `Requests` to the part that asked: the result of its call."""
 
     origin: FromConnector | FromTasks | FromOffsets
     result: Result
@@ -118,21 +118,21 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorReleased:
-    """Nothing of the connector's instance is alive here."""
+    """Note to `GroupWork`: nothing of the connector's instance is alive on this worker."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
 class TaskGone:
-    """Nothing of the task's run is alive here."""
+    """Note to `GroupWork`: nothing of the task's run is alive on this worker."""
 
     task: TaskId
 
 
 @dataclass(frozen=True, slots=True)
 class RoundDone:
-    """From the rounds of fencing, to the leader's lanes: record the task count of the connector."""
+    """Note from `FencingRounds` to `Leadership`: write the task count record of the connector."""
 
     connector: str
     commit_offset: int
@@ -140,25 +140,28 @@ class RoundDone:
 
 @dataclass(frozen=True, slots=True)
 class CountRecorded:
-    """From the leader's lanes, to the rounds of fencing."""
+    """Note from `Leadership` to `FencingRounds`: the task count record was written, or why not."""
 
     connector: str
     commit_offset: int
-    """As in `RoundDone`: an answer may be that of a round which was given up."""
+    """Commit offset of the `RoundDone` that this answers. Its round may have been given up
+    since."""
     error: str | None
     overtaken: bool = False
+    """Another commit is in force, or the connector is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKeyWritten:
-    """From the leader's lanes, to the session keys."""
+    """Note from `Leadership` to `SessionKeys`: whether the key was written."""
 
     written: bool
 
 
 @dataclass(frozen=True, slots=True)
 class LaneHeld:
-    """From the leader's lanes: nothing else is written about the subject until it is let go."""
+    """Note from `Leadership` to `OffsetChanges`: the lane is held. Nothing else is written about
+    the subject until the lane is released."""
 
     ticket: int
     subject: str
@@ -185,59 +188,71 @@ Note: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class AtStart:
-    """Before the first join."""
+    """The worker reads the log before it joins the group for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForMember:
-    """The assignment was made at a later config offset."""
+    """The assignment was computed at a later config offset than this worker has read."""
 
     number: int
-    """Number of the read: an earlier one says nothing about a later assignment."""
+    """Number of the read. The end of an earlier read says nothing about a later assignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForClaim:
+    """The leader has claimed the log, and reads it before it decides on writes."""
+
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
 class ForRecheck:
+    """A source task's producer is initialised, and the log may have a newer commit (KIP-618)."""
+
     run: str
 
 
 @dataclass(frozen=True, slots=True)
 class ForFenced:
+    """A run was fenced, and the log may have a newer commit."""
+
     task: TaskId
     run: str
 
 
 @dataclass(frozen=True, slots=True)
 class ForCall:
+    """A call must see what other workers have acknowledged."""
+
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class ForRound:
+    """A fencing round reads the log before it fences, and again after that."""
+
     connector: str
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class ForOffsets:
+    """A change of offsets must see whether the connector has tasks."""
+
     ticket: int
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class ForReadBack:
-    """What was appended is to be seen by our own reader."""
+    """The leader waits for its own reader to pass the records that it appended."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForUnchanged:
-    """The leader finds that there is nothing to write about a subject, and looks whether a later
-    leader has written."""
+    """The leader is about to answer without a write, or to compare an etag. Before that it looks
+    whether another worker has written about the subject."""
 
     subject: str
 
@@ -298,7 +313,7 @@ class WakeTask:
 
 @dataclass(frozen=True, slots=True)
 class RestartFailedTask:
-    """The restart policy's wait is over."""
+    """The restart policy's delay is over: start the FAILED task again."""
 
     task: TaskId
     run: str
@@ -306,7 +321,7 @@ class RestartFailedTask:
 
 @dataclass(frozen=True, slots=True)
 class RestartFailedConnector:
-    """The restart policy's wait is over."""
+    """The restart policy's delay is over: start the FAILED connector again."""
 
     connector: str
     run: int
@@ -314,29 +329,29 @@ class RestartFailedConnector:
 
 @dataclass(frozen=True, slots=True)
 class LookAtKey:
-    """A session key may have come of age, or could not be written."""
+    """The session key may have expired, or the last one could not be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetKey:
-    """A session key that is not the current one has been taken for long enough."""
+    """A session key besides the current one may not be accepted any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartMore:
-    """More tasks are to be started than one command may take."""
+    """More tasks are to be started than one command may start."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusUnheard:
-    """What this worker wrote of something under this key should have been read by now."""
+    """The status that this worker wrote under this key should have been read back by now."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class StatusesDue:
-    """The answer to `AwaitStatuses` with this token is waited for no longer."""
+    """The time to wait for the answer to this `AwaitStatuses` is over."""
 
     token: int
 
@@ -361,7 +376,7 @@ Timer: TypeAlias = (
 
 @dataclass(slots=True)
 class Membership:
-    """Where this worker stands in its group."""
+    """This worker's membership of its group."""
 
     member_id: str = ""
     generation: int = -1
@@ -371,10 +386,11 @@ class Membership:
     """Member id of the leader; empty while none is known."""
     leader_url: str = ""
     stable: bool = False
-    """In a completed generation, caught up with its assignment, and not asked to join again: work
-    may be started."""
+    """Whether work may be started. The worker is in a completed generation, has read the log as far
+    as its assignment requires, and was not asked to join again."""
     alive: bool = False
-    """Member of a group, as far as we know; also during a rebalance."""
+    """Whether the worker is a member of a group, as far as it knows. Also True during a
+    rebalance."""
 
     @property
     def is_leader(self) -> bool:
@@ -383,19 +399,21 @@ class Membership:
 
 @dataclass(slots=True)
 class Context:
-    """Owned by one herder; all its parts hold it."""
+    """The shared state of a herder's parts. The herder owns it, and each part has a reference to
+    it."""
 
     settings: HerderSettings
     now_ms: int
     wall_ahead_ms: int = 0
+    """Wall time minus `now_ms`."""
     news: News = field(default_factory=lambda: News(0))
-    """What of the work that is held has changed, for those who look at it again and again."""
+    """Connectors and tasks held here that have changed, for callers that ask again and again."""
     state: ConfigState = field(default_factory=ConfigState)
     membership: Membership = field(default_factory=Membership)
     ready: bool = False
-    """The log was read to its end once. What it had said before was not told to anyone."""
+    """The log was read to its end for the first time. Nothing was done about the records before."""
     stopping: bool = False
-    """Shutdown was asked."""
+    """`Shutdown` was given."""
     effects: list[Effect] = field(default_factory=lambda: list[Effect]())
     notes: deque[Note] = field(default_factory=lambda: deque[Note]())
     _tokens: int = 0
@@ -406,8 +424,8 @@ class Context:
 
     @property
     def wall_ms(self) -> int:
-        """Wall time, milliseconds since 1970: what other workers can compare theirs with. It goes
-        on with `now_ms`; that the clock was set meanwhile is not seen."""
+        """Wall time in milliseconds since 1970, which other workers can compare with theirs. It
+        advances with `now_ms`, so it misses changes of the machine's clock since the start."""
         return self.now_ms + self.wall_ahead_ms
 
     def emit(self, effect: Effect) -> None:
@@ -417,7 +435,7 @@ class Context:
         self.notes.append(note)
 
     def token(self) -> int:
-        """A number that no other question of this herder has."""
+        """Return a number that this herder has not used for any other question."""
         self._tokens += 1
         return self._tokens
 
@@ -429,23 +447,23 @@ class Context:
         self.emit(ReadConfigToEnd(token, statuses))
 
     def end_read(self, token: int) -> Purpose | None:
-        """What the read was for, None for an answer that nobody waits for."""
+        """Return what the read was for, and forget it. None: nothing waits for the answer."""
         return self._reads.pop(token, None)
 
     def is_read(self, purpose: Purpose) -> bool:
-        """Whether the log is being read to its end for this, or will be."""
+        """Return whether the log is being read to its end for `purpose`, or will be."""
         again = ReadAgain(purpose)
         return purpose in self._reads.values() or any(each[2] == again for each in self._timers)
 
     # -- timers --
 
     def after(self, delay_ms: int, timer: Timer) -> None:
-        """Ask for `timer` no earlier than in `delay_ms`. There is no cancelling: who is called
-        looks whether it still applies."""
+        """Set `timer` to fire in `delay_ms` at the earliest. A timer cannot be cancelled: its
+        handler checks whether it still applies."""
         heapq.heappush(self._timers, (self.now_ms + delay_ms, self.token(), timer))
 
     def due(self) -> Timer | None:
-        """The next timer whose time has come."""
+        """Remove and return the first timer whose time has come; None: there is none."""
         if self._timers and self._timers[0][0] <= self.now_ms:
             return heapq.heappop(self._timers)[2]
         return None

@@ -1,12 +1,14 @@
-"""One worker's decisions: commands in, effects out. The composition of the parts, and the dispatch.
+"""The decisions of one worker: commands in, effects out.
 
-What a worker wants to be true it appends to the log; it becomes true for it, as for everyone, when
-the record comes back (`ConfigRead`). Source: Connect's DistributedHerder, KIP-415, KIP-618.
+`Herder` composes the parts and dispatches each command to them. To change something that all
+workers must know, it appends a record to the config topic. The change takes effect on this worker,
+as on every other, when the record is read back (`ConfigRead`). Source: Connect's DistributedHerder,
+KIP-415, KIP-618.
 
     herder = Herder(settings, now_ms)
     effects = herder.handle(now_ms, command)    # perform them; what happens is a command
 
-Which effects must keep their order is said in `headgate.herder.messages`.
+`headgate.herder.messages` says which effects must keep their order.
 
 Parts, by subject: `leadership` (the leader's writes), `requests` (calls), `connectors`, `tasks`,
 `restarts`, `offset_changes`, `fencing_rounds`, `session_keys`, `statuses`, and the group's member
@@ -52,16 +54,17 @@ from headgate.topics.status import StatusEvent
 
 
 class Herder:
-    """The decisions of one worker. Give it every command from one thread, or under one lock.
+    """The machine that makes one worker's decisions. Call it from one thread, or under one lock.
 
-    Effects may be performed on other threads, and later commands given meanwhile, as long as the
-    order that `headgate.herder.messages` asks for is kept.
+    Effects may be performed on other threads, and further commands may be given before they are
+    done. Only the order that `headgate.herder.messages` requires must be kept.
     """
 
     def __init__(
         self, settings: HerderSettings, now_ms: int, *, wall_ms: int | None = None
     ) -> None:
-        """`wall_ms`: milliseconds since 1970 at `now_ms`; None where these are the same."""
+        """`wall_ms`: wall time at `now_ms`, in milliseconds since 1970. None: `now_ms` is that
+        itself."""
         ahead_ms = 0 if wall_ms is None else wall_ms - now_ms
         self._ctx = ctx = c.Context(settings, now_ms, wall_ahead_ms=ahead_ms, news=News(now_ms))
         self._statuses = Statuses(ctx)
@@ -88,23 +91,27 @@ class Herder:
             self._rows,
         )
         self._led_before = False
-        """Was the leader of the generation before, too."""
+        """True from the moment this worker leads until it is no longer its group's leader."""
         self._begun = False
         self._touched: dict[str, None] | None = None
-        """Connectors of which something was read; None: nobody wants to know."""
+        """Connectors about which a record was read since `take_touched`. None: nobody watches."""
 
     def handle(self, now_ms: int, command: m.Command) -> list[m.Effect]:
-        """Effects: what is to be done about `command`, all of it, whatever fails.
+        """Handle one command and return the effects to perform.
+
+        Perform every effect, even if another one fails.
 
         Args:
             now_ms: milliseconds of a monotonic clock, never less than in the call before.
-            command: what happened. Answers may be late or stale; records must be in order.
+            command: what happened or is asked for. Answers may be late or stale. Records of the
+                config topic must be in order.
 
         Raises:
-            LogOrderError: `ConfigRead` has offsets that do not rise: the caller is at fault.
+            LogOrderError: the offsets of a `ConfigRead` do not rise, which is the caller's error.
 
-        Cost: independent of how much work is held, except for a change of the assignment, the loss
-        of the coordinator, and `DescribeWorker` of all.
+        Cost: independent of the number of connectors and tasks held. The exceptions are a change of
+        the assignment, the loss of the coordinator, and a `DescribeWorker` that asks for
+        everything.
         """
         ctx = self._ctx
         ctx.now_ms = now_ms
@@ -112,7 +119,7 @@ class Herder:
         if not self._begun:
             self._begun = True
             ctx.read_to_end(c.AtStart())
-        # Whether it is still in its group comes first: after a freeze nothing else is as it was.
+        # The membership is looked at first: after a freeze of the process it may be lost.
         self._work.tick()
         self._settle()
         while (timer := ctx.due()) is not None:
@@ -127,64 +134,72 @@ class Herder:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to give a command, `Tick` if there is no other, at the latest."""
+        """Time by which the next command must be given, `Tick` if there is no other. None: no timer
+        is set."""
         deadlines = (self._ctx.next_timer_ms, self._work.member.next_deadline_ms)
         return min((d for d in deadlines if d is not None), default=None)
 
     @property
     def done(self) -> bool:
-        """After `Shutdown`: nothing runs here, the group was left, every call is answered."""
+        """True after `Shutdown`, once nothing runs here, the group was left and every call is
+        answered."""
         return self._ctx.stopping and self._work.left
 
     @property
     def leads(self) -> bool:
-        """As far as this worker knows. May be asked from any thread."""
+        """Whether this worker is the leader, as far as it knows. May be read from any thread."""
         return self._ctx.membership.is_leader
 
     @property
     def state(self) -> ConfigState:
-        """What this worker has read. Immutable: keep it, hand it to other threads."""
+        """The config topic as far as this worker has read it. Immutable: it may be kept, and handed
+        to other threads."""
         return self._ctx.state
 
     @property
     def session_keys(self) -> KeyRing:
-        """What signs calls between workers, and verifies them. May be asked from any thread."""
+        """Keys that sign and verify requests between workers. May be read from any thread."""
         return self._keys.ring
 
     @property
     def assigned(self) -> Assigned | None:
-        """The last round that this worker completed."""
+        """The assignment of the last rebalance that this worker completed. None: there is none
+        yet."""
         return self._work.assigned
 
     @property
     def disagreement(self) -> str:
-        """Why round after round comes to nothing, in words; empty as long as that is not so."""
+        """Why rebalances keep failing: members read different config topics. Empty: they do not."""
         return self._work.member.disagreement.words
 
     def grpc_address(self, url: str) -> str:
-        """Where the worker at `url` takes calls by gRPC; empty: by HTTP alone. Protocols of Java's
-        carry no addresses, so it is empty for all while a Java worker is in the group. May be asked
-        from any thread."""
+        """Return the gRPC address of the worker at `url`. Empty: it takes calls by HTTP only.
+
+        Java's protocols carry no gRPC addresses: while a Java worker is in the group, the result is
+        empty for every worker. May be called from any thread.
+        """
         assigned = self._work.assigned
         return "" if assigned is None else assigned.grpc.get(url, "")
 
     @property
     def protocol(self) -> str:
-        """Protocol of the group's last round; empty before the first."""
+        """Protocol of the last rebalance, as in `headgate.membership.protocols`. Empty before the
+        first."""
         return self._ctx.membership.protocol
 
     def outcome(self, connector: str) -> m.Result | None:
-        """What came of a connector's config, as far as this worker has to do with it; None: it is
-        under way, or another's."""
+        """Return how a connector's config has worked out on this worker. None: that is undecided,
+        or another worker has the connector."""
         return self._connectors.outcome(connector)
 
     def restarting(self, connector: str) -> bool:
-        """What is here of a connector is being stopped, to be started again by a restart that all
-        workers carry out."""
+        """Return whether a restart by record has yet to stop the connector or its tasks on this
+        worker. Source: KIP-745."""
         return self._restarts.under_way(connector)
 
     def check(self) -> None:
-        """Whether its tables agree with each other. Looks at all that is held.
+        """Check that the herder's tables agree with each other. Cost: proportional to the work
+        held.
 
         Raises:
             InconsistentError: they do not, which is a bug in the herder.
@@ -205,17 +220,17 @@ class Herder:
             raise InconsistentError("; ".join(found))
 
     def watch(self, watched: bool) -> None:
-        """Keep in mind, from now on or no longer, which connectors are touched."""
+        """Start or stop to record which connectors are touched."""
         self._touched = {} if watched else None
 
     @property
     def watched(self) -> bool:
-        """Somebody wants to know which connectors are touched."""
+        """Whether touched connectors are recorded."""
         return self._touched is not None
 
     def take_touched(self) -> tuple[str, ...]:
-        """Connectors of which a config, a target state, tasks or a status was read since the last
-        time; none unless `watch` was called."""
+        """Return the touched connectors, and forget them. A connector is touched when its config,
+        target state, task configs or a status is read. Empty unless `watch` was called."""
         if not self._touched:
             return ()
         touched, self._touched = tuple(self._touched), {}
@@ -227,7 +242,7 @@ class Herder:
         loop: m.LoopBusy | None = None,
         connector_calls: tuple[m.ConnectorCall, ...] = (),
     ) -> m.WorkerView:
-        """The arguments are as in `DescribeWorker`."""
+        """Return what the worker shows of itself. The arguments are those of `DescribeWorker`."""
         membership, pending = self._ctx.membership, self._pending()
         news = self._ctx.news
         told = None if seen is None else news.since(seen)
@@ -347,7 +362,7 @@ class Herder:
         self._leadership.on_config_read()
         self._keys.on_read()
         if not ctx.ready:
-            return  # nothing is held, and what was is not replayed
+            return  # nothing is held yet, and old restarts and logger levels are not replayed
         touched: dict[str, bool] = {}
         for event in events:
             match event:

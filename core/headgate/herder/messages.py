@@ -1,29 +1,31 @@
-"""Commands in, effects out: all that a herder and the world around it say to each other.
+"""Commands and effects: the messages between a herder and its host.
 
-Commands say what happened or what was asked. Effects say what the host (the runtime, a simulation,
-a service that embeds a herder) must do. An effect that is answered later carries a `token` or a
-`run` that its answer brings back. An answer that nobody awaits any more is stale, and normal.
+A command says what happened or what is asked for. An effect says what the host must do. The host is
+the runtime, a simulation or a service that embeds a herder. An effect that is answered later
+carries a `token` or a `run`, and its answer brings that back. A stale answer, which nothing waits
+for any more, is a normal case.
 
-The host performs every effect of a decision: one that fails stops none of the others. Its failure
-is its answer, where it has one. Only these effects must keep the order in which they were given:
+The host performs every effect of a decision, even if another one fails. If an effect has an answer,
+the answer reports its failure. Only these effects must keep the order in which they were given:
 
 1. `ClaimLeadership` and `AppendConfig`, among themselves, one after the other. A write that slips
-   behind a later claim would be accepted in its name.
-2. `WriteStatus`, for one key. An older value that is not written yet may be left out. All others
-   are tried until they are written, since they are not given twice. `AwaitStatuses` follows those
-   of its decision, too.
-3. `SendGroup`, so that the coordinator hears a request no later than the one that follows it.
+   behind a later claim would be accepted in the name of that claim.
+2. `WriteStatus`, for one key. An older value that is not written yet may be left out. Every other
+   value is retried until it is written, because the herder does not give it twice. An
+   `AwaitStatuses` follows the `WriteStatus` effects of its own decision, too.
+3. `SendGroup`, so that the coordinator receives the requests in the order of the effects.
 4. `StartTask`, `SendTask` and `StopTaskBy`, for one run.
 5. `StartConnector`, `GenerateTaskConfigs` and `StopConnector`, for one run of a connector.
 6. `AlterConnectorOffsets` before the `GiveUpAlteration` of its token.
 
-`ReadConfigToEnd` asks for an end that is looked up after the effect was given. Nothing else is
-ordered: statuses may be written before or after what precedes them in the list, and commands may be
-given while effects of earlier ones are under way. No decision relies on more: a leader reads its
-write back only when the answer to the append has come.
+For `ReadConfigToEnd`, the host looks up the end after the effect was given. Nothing else is
+ordered. Statuses may be written before or after the effects that precede them in the list. Commands
+may be given while effects of earlier commands are under way. No decision relies on more order: a
+leader reads its write back only after the append was answered.
 
-Calls, one kind of command, are in `headgate.herder.calls`, and given on from here. So are views,
-what a worker shows of itself, from `headgate.herder.views`.
+`headgate.herder.calls` defines the calls, which the command `Called` carries.
+`headgate.herder.views` defines what a worker shows of itself. This module exports the names of
+both.
 """
 
 from dataclasses import dataclass, field
@@ -79,7 +81,8 @@ from headgate.topics.status import StatusEvent
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. Give it no later than `Herder.next_deadline_ms`."""
+    """Time has passed. The host gives it by `Herder.next_deadline_ms` if there is no other
+    command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,8 @@ class ConfigRead:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEndRead:
-    """Answers `ReadConfigToEnd`, after the records. `error`: the end was not reached in time."""
+    """Answer to `ReadConfigToEnd`, given after the records. `error` is set if the end was not
+    reached."""
 
     token: int
     error: str | None = None
@@ -99,7 +103,7 @@ class ConfigEndRead:
 
 @dataclass(frozen=True, slots=True)
 class ConfigAppended:
-    """Answers `AppendConfig`. `end`: config offset of a reader that has read these records."""
+    """Answer to `AppendConfig`. `end`: config offset of a reader that has read all its records."""
 
     token: int
     end: int
@@ -107,36 +111,43 @@ class ConfigAppended:
 
 @dataclass(frozen=True, slots=True)
 class ConfigAppendFailed:
+    """Answer to an `AppendConfig` that failed. Unless `fenced` or `too_large` is set, the records
+    may have been written all the same."""
+
     token: int
     reason: str
     fenced: bool
-    """A later leader has claimed the log."""
+    """A later leader has claimed the log: nothing was written."""
     too_large: bool = False
     """A record is larger than the topic takes: nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipClaimed:
+    """Answer to `ClaimLeadership`. `error`: why the claim failed; None: it succeeded."""
+
     generation: int
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StatusRead:
-    """Records of the status topic, in order: the key of each, and what it says."""
+    """Records of the status topic, in order: the key of each, and its decoded event."""
 
     records: tuple[tuple[str, StatusEvent], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StatusesWritten:
-    """Answers `AwaitStatuses`."""
+    """Answer to `AwaitStatuses`."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupAnswered:
+    """The group coordinator has answered a `SendGroup`."""
+
     response: GroupResponse
 
 
@@ -149,18 +160,19 @@ class CoordinatorLost:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A user, or another worker (`hops` > 0 when it passed the call on), asks something. Answered
-    once by `Answer`."""
+    """A user or another worker makes a call. Exactly one `Answer` answers it."""
 
     call_id: str
     call: Call
     hops: int = 0
+    """How many workers have forwarded the call to this one, one after the other."""
     deadline_ms: int | None = None
+    """Time limit on the herder's clock. None: `HerderSettings.request_timeout_ms` from now."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerAnswered:
-    """Answers `CallPeer`."""
+    """Answer to `CallPeer`."""
 
     token: int
     result: Result
@@ -168,7 +180,8 @@ class PeerAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValidated:
-    """Answers `ValidateConfig`: what the user is told, in Connect's words; nothing when valid."""
+    """Answer to `ValidateConfig`. `errors`: what the user is told, in Connect's words; empty: the
+    config is valid."""
 
     token: int
     errors: tuple[str, ...]
@@ -176,7 +189,7 @@ class ConfigValidated:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStarted:
-    """`start()` of the connector instance returned."""
+    """`start()` of the connector instance has returned."""
 
     connector: str
     run: int
@@ -186,7 +199,7 @@ class ConnectorStarted:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStopped:
-    """The instance of `run` is stopped, or abandoned at the deadline."""
+    """The instance of `run` has stopped, or was abandoned at the deadline."""
 
     connector: str
     run: int
@@ -195,7 +208,7 @@ class ConnectorStopped:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorFailed:
-    """The instance raised in start, or called `raise_error`."""
+    """The connector instance raised an exception in `start()`, or called `raise_error`."""
 
     connector: str
     run: int
@@ -205,27 +218,29 @@ class ConnectorFailed:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConnector:
-    """What a connector's config comes to now, where it refers to config providers (KIP-297)."""
+    """A connector's config after its references to config providers are resolved (KIP-297)."""
 
     digest: str
-    """Tells two resolutions apart. It means nothing outside of the process that made it."""
+    """Digest of the resolved config. It is comparable only within the process that made it."""
     tasks_max: int
     tasks_max_enforced: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TaskConfigsGenerated:
-    """Answers `GenerateTaskConfigs`. `error` is set instead when `task_configs` raised."""
+    """Answer to `GenerateTaskConfigs`. `error` is set instead if `task_configs` raised an
+    exception."""
 
     token: int
     connector: str
     configs: tuple[Config, ...] = ()
-    """As they are to be logged: with references where the connector's config has them."""
+    """Task configs as they are to be written to the config topic. They keep the references that the
+    connector's config has."""
     error: str | None = None
     trace: str = ""
-    """What is shown of `error` in the status; empty: `error` itself."""
+    """Stack trace that the status shows after `error`. Empty: it shows `error` alone."""
     resolved: ResolvedConnector | None = None
-    """None: the connector's config holds all its values itself."""
+    """None: the connector's config has no references."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +253,7 @@ class TaskReconfigurationRequested:
 
 @dataclass(frozen=True, slots=True)
 class TaskReported:
-    """Something that the body, or the runner for it, says of one run."""
+    """A task's body, or the runner on its behalf, has reported something about one run."""
 
     run: str
     report: TaskReport
@@ -246,7 +261,7 @@ class TaskReported:
 
 @dataclass(frozen=True, slots=True)
 class ProducersFenced:
-    """Answers `FenceProducers`."""
+    """Answer to `FenceProducers`. `error`: why it failed; None: all producers are fenced."""
 
     token: int
     error: str | None = None
@@ -254,8 +269,8 @@ class ProducersFenced:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorOffsetsRead:
-    """Answers `ReadConnectorOffsets`: (partition, offset) as plain data, in the order to be shown.
-    `failure` is set instead when they could not be read."""
+    """Answer to `ReadConnectorOffsets`. `offsets` has (partition, offset) pairs as plain data, in
+    the order in which they are shown. If they could not be read, `failure` is set instead."""
 
     token: int
     offsets: tuple[OffsetChange, ...] = ()
@@ -264,17 +279,19 @@ class ConnectorOffsetsRead:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorOffsetsAltered:
-    """Answers `AlterConnectorOffsets`: all is written, or `failure` says what the user is told."""
+    """Answer to `AlterConnectorOffsets`. `failure`: what the user is told; None: all offsets are
+    written."""
 
     token: int
     handled: bool = False
-    """What the connector's `alter_offsets` returned: True when nothing else is left to alter."""
+    """What `alter_offsets` returned. True: no offsets that the connector manages itself are
+    left."""
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKeyMade:
-    """Answers `MakeSessionKey`."""
+    """Answer to `MakeSessionKey`."""
 
     token: int
     key: bytes = field(repr=False)
@@ -284,7 +301,8 @@ class SessionKeyMade:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Stop all work, leave the group cleanly, answer what is open; then `Herder.done` is True."""
+    """Stop all work, leave the group cleanly and answer all open calls. Then `Herder.done` is
+    True."""
 
 
 Command: TypeAlias = (
@@ -320,22 +338,24 @@ Command: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class SendGroup:
-    """Say this to the group coordinator; the response comes back as `GroupAnswered`."""
+    """Send `request` to the group coordinator. Its response comes back as `GroupAnswered`."""
 
     request: GroupRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimLeadership:
-    """Become the only writer of privileged records; earlier leaders are refused from now on."""
+    """Become the only writer of privileged records: writes of earlier leaders are refused from then
+    on. Ends in `LeadershipClaimed`."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
 class AppendConfig:
-    """Append all records or none (one transaction). `privileged`: only while the claim of
-    `ClaimLeadership` holds."""
+    """Append all `records` to the config topic in one transaction, or none of them. `privileged`:
+    only while the claim of `ClaimLeadership` holds. Ends in `ConfigAppended` or
+    `ConfigAppendFailed`."""
 
     token: int
     records: tuple[tuple[str, bytes | None], ...]
@@ -344,8 +364,9 @@ class AppendConfig:
 
 @dataclass(frozen=True, slots=True)
 class ReadConfigToEnd:
-    """Take the end of the config topic, deliver every record before it (`ConfigRead`), then
-    `ConfigEndRead`. With `statuses` the same of the status topic (`StatusRead`), before that."""
+    """Look up the end of the config topic, deliver every record before it (`ConfigRead`), then give
+    `ConfigEndRead`. With `statuses`, the records of the status topic up to its end (`StatusRead`)
+    are delivered before that, too."""
 
     token: int
     statuses: bool = False
@@ -353,8 +374,8 @@ class ReadConfigToEnd:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Append to the status topic; value None is a tombstone. The safe-write rule has been applied
-    already."""
+    """Append a record to the status topic. A `value` of None is a tombstone. The herder has already
+    applied the safe-write rule."""
 
     key: str
     value: bytes | None
@@ -362,14 +383,15 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class AwaitStatuses:
-    """Answer `StatusesWritten` once all statuses given so far, or later ones, are written."""
+    """Give `StatusesWritten` once every status given so far is written, or a later one of its
+    key."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class ValidateConfig:
-    """Validate a connector config with its plugin's definitions; nothing of the plugin's runs on
+    """Validate a connector config with the definitions of its plugin. No code of the plugin runs on
     the herder's thread."""
 
     token: int
@@ -379,7 +401,8 @@ class ValidateConfig:
 
 @dataclass(frozen=True, slots=True)
 class StartConnector:
-    """Make an instance and call `start()`; ends in `ConnectorStarted` or `ConnectorFailed`."""
+    """Create an instance and call its `start()`. Ends in `ConnectorStarted` or
+    `ConnectorFailed`."""
 
     connector: str
     run: int
@@ -388,26 +411,30 @@ class StartConnector:
 
 @dataclass(frozen=True, slots=True)
 class StopConnector:
-    """Call `stop()` and drop the instance; always ends in `ConnectorStopped`, at the deadline by
-    abandonment."""
+    """Call `stop()` of the instance and drop it. Always ends in `ConnectorStopped`: an instance
+    that has not stopped by the deadline is abandoned."""
 
     connector: str
     run: int
     deadline_ms: int
+    """How long the instance has to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateTaskConfigs:
+    """Call `task_configs` of the connector instance. Ends in `TaskConfigsGenerated`."""
+
     token: int
     connector: str
     run: int
     tasks_max: int
-    """As the config in the log has it; where that refers elsewhere, what it stands for counts."""
+    """`tasks.max` of the config in the log. Where that is a reference, the resolved value counts
+    instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartTask:
-    """Hand the task to the runner. Ends, whatever happens, in reports `TaskEnded` and
+    """Hand the task to the runner. The run always ends in reports `TaskEnded` and
     `TaskReleased`."""
 
     spec: TaskSpec
@@ -415,7 +442,7 @@ class StartTask:
 
 @dataclass(frozen=True, slots=True)
 class SendTask:
-    """Down the lifeline of a run. To a run that is gone it is nothing."""
+    """Send `command` to a run's body over its lifeline. Nothing happens if the run is gone."""
 
     run: str
     command: TaskCommand
@@ -423,7 +450,8 @@ class SendTask:
 
 @dataclass(frozen=True, slots=True)
 class StopTaskBy:
-    """Send `StopTask`; kill what still lives when `grace_ms` have passed (0: at once)."""
+    """Send `StopTask` to a run, and kill its body if it still lives after `grace_ms` (0: at
+    once)."""
 
     run: str
     grace_ms: int
@@ -431,7 +459,7 @@ class StopTaskBy:
 
 @dataclass(frozen=True, slots=True)
 class FenceProducers:
-    """Shut out the producers of these transactional ids, all of them, before `ProducersFenced`."""
+    """Fence the producers of all these transactional ids. Ends in `ProducersFenced`."""
 
     token: int
     connector: str
@@ -440,27 +468,31 @@ class FenceProducers:
 
 @dataclass(frozen=True, slots=True)
 class ReadConnectorOffsets:
-    """Read a connector's offsets, each topic to its end first. Source connectors: the view of its
-    own topic over the global one. Sink connectors: the consumer offsets of its group, as
-    ``{"kafka_topic", "kafka_partition"}`` and ``{"kafka_offset"}``. On a thread: an open
-    transaction makes it wait."""
+    """Read a connector's offsets, after reading each topic that holds them to its end.
+
+    The offsets of a source connector are the view of its own offsets topic over the global one.
+    Those of a sink connector are the consumer offsets of its group, as ``{"kafka_topic",
+    "kafka_partition"}`` and ``{"kafka_offset"}``. The host does it on a thread, because an open
+    transaction makes it wait.
+    """
 
     token: int
     connector: str
     config: Config
     kind: TaskKind
     offsets: tuple[OffsetChange, ...] = ()
-    """What a dry run would set: a sink's topic partitions among them have to be there,
-    as for `AlterConnectorOffsets`."""
+    """Offsets that a dry run would set. The topic-partitions of a sink must exist, as for
+    `AlterConnectorOffsets`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlterConnectorOffsets:
-    """Have the connector's class look at the change (`alter_offsets`), then write it. The herder
-    has seen to it that no task of the connector is alive. On a thread.
+    """Call `alter_offsets` of the connector's class with the change, then write the offsets.
 
-    A reset is `offsets` None: every offset that is known is forgotten, and the class is given those
-    partitions with None. Nothing known: nothing is written, and it is a success.
+    The herder has made sure that no task of the connector is alive. The host does it on a thread.
+
+    If `offsets` is None, it is a reset: every known offset is removed, and the class is given their
+    partitions with None. If no offset is known, nothing is written, and that is a success.
     """
 
     token: int
@@ -468,50 +500,55 @@ class AlterConnectorOffsets:
     config: Config
     kind: TaskKind
     offsets: tuple[OffsetChange, ...] | None
-    """Offsets to write. A sink's partitions have exactly the keys of `ReadConnectorOffsets`, with
-    integers."""
+    """Offsets to write; None: a reset. A sink's partitions and offsets have exactly the keys of
+    `ReadConnectorOffsets`, with integers as numbers."""
     transactional_id: str | None
-    """Write in one transaction of this id; None: without. It is that of the connector's task 0, and
-    shuts out what might still be left of it. Source: KIP-875."""
+    """Transactional id of the one transaction to write in; None: write without a transaction. It is
+    the id of the connector's task 0, so that a producer left over from that task is fenced. Source:
+    KIP-875."""
     member_id: str
     generation: int
-    """Membership that it is done under, as in `TaskSpec`."""
+    """Member id and generation under which the change is made, as in `TaskSpec`."""
     commit_offset: int | None = None
-    """Offset of the commit that left no tasks. Offsets of a source are written only if,
-    right before (once the producer is initialised, where there is a transaction), the config topic
-    has no later one and this worker still leads."""
+    """Offset of the commit record that left the connector without tasks. Offsets of a source are
+    written only if the config topic has no later commit and this worker still leads. That is
+    checked right before the write, after the producer is initialised if there is a transaction."""
     deleted: bool = False
-    """No connector has the name: `config` is empty and no class is asked. In place of
-    `commit_offset`, there must still be none, nor may one have had tasks meanwhile."""
+    """The offsets are those of a deleted connector: `config` is empty, and no class is called.
+    Instead of `commit_offset`, it is checked that still no connector has the name, and that none
+    has had tasks in between."""
     task_generation: int | None = None
-    """`deleted`: that of the entry which the connector has left."""
+    """With `deleted`: task generation of the entry that the connector has left."""
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUpAlteration:
-    """Nobody waits for the `AlterConnectorOffsets` of this token any more. Unless its writing has
-    begun, it is answered at once (with a failure that nobody is told), and nothing is written when
-    the connector's class comes back from `alter_offsets` after all. What is being written is
-    written to its end, and answered then."""
+    """Give up the `AlterConnectorOffsets` of this token: nobody waits for it any more.
+
+    If its writing has not begun, it is answered at once, with a failure that no user sees. Nothing
+    is written then, even if the connector's class returns from `alter_offsets` later. If its
+    writing has begun, it is completed and answered then.
+    """
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class MakeSessionKey:
-    """A random key for signatures between workers. Source: KIP-507."""
+    """Make a random key for signatures between workers. Ends in `SessionKeyMade`. Source:
+    KIP-507."""
 
     token: int
     algorithm: str
-    """As Java names it, such as ``HmacSHA256``."""
+    """Java's name of the algorithm, such as ``HmacSHA256``."""
     key_size: int
     """In bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyLoggerLevel:
-    """Set the level of this worker's logger and of those below it. A level that this worker does
-    not know is ignored."""
+    """Set the level of one of this worker's loggers and of those below it. A level that this worker
+    does not know is ignored."""
 
     logger: str
     level: str
@@ -519,8 +556,8 @@ class ApplyLoggerLevel:
 
 @dataclass(frozen=True, slots=True)
 class CallPeer:
-    """Ask another worker, named by its advertised url; ends in `PeerAnswered`, by TIMEOUT at the
-    latest."""
+    """Make `call` to the worker with the advertised `url`. Ends in `PeerAnswered`, after
+    `timeout_ms` with TIMEOUT."""
 
     token: int
     url: str

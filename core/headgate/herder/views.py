@@ -1,6 +1,6 @@
-"""What a worker shows of itself, all of it or what has changed since it was asked before.
+"""Views: what a worker shows of itself, either everything or the changes since an earlier answer.
 
-Part of `headgate.herder.messages`, from where the others import it too. It travels as JSON (see
+Other modules import these names from `headgate.herder.messages`. Views travel as JSON (see
 `headgate.wire`).
 """
 
@@ -17,42 +17,45 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
+    """View of a task that a worker holds."""
+
     task: TaskId
     state: State
     records: int
     skipped: int
     idle: bool
     attempts: int
-    """How often it was started anew after being fenced or lost."""
+    """How often the task was started again after it was fenced or lost."""
     detail: str
+    """What the body says of its progress, or why the last run ended."""
     restarts: int = 0
     """Restarts in a row by the restart policy."""
     restart_at_ms: int | None = None
-    """When a FAILED task is started anew, by the worker's monotonic clock; None: it is not."""
+    """When a FAILED task is started again, on the worker's monotonic clock; None: it is not."""
     moved_ms: int | None = None
-    """When the run last moved records, or began, by the worker's monotonic clock; None: it has not
+    """When the run last moved records, or began, on the worker's monotonic clock. None: it has not
     begun."""
     quarantined: tuple[str, ...] = ()
     """Inputs that the task has set aside and does not read, each with its reason."""
     batch: BatchDone | None = None
-    """The last batch of a task of planned batches."""
+    """Last batch of a task that runs planned batches."""
     commits: int = 0
-    """Commits of this run that had records."""
+    """Number of commits of this run that had records."""
     call: str = ""
-    """The method of the connector that has not returned for long; empty: there is none."""
+    """Method of the connector's code that has not returned for long; empty: none."""
     call_since_ms: int | None = None
-    """When it was called, by the worker's monotonic clock."""
+    """When that method was called, on the worker's monotonic clock."""
     measured: Measured | None = None
-    """None: the body measures nothing."""
+    """Measurements of the body; None: it measures nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopBusy:
-    """How long the thread of a worker's herder has been busy: heartbeats and answers wait for
-    that."""
+    """How long the thread of a worker's herder has been busy. Heartbeats and answers wait while it
+    is."""
 
     commands: int
-    """Commands that it has handled."""
+    """Number of commands that the thread has handled."""
     seconds: float
     """Time for all of them."""
     longest_s: float
@@ -73,10 +76,10 @@ class ConnectorCall:
 
 @dataclass(frozen=True, slots=True)
 class Rebalances:
-    """How long the rebalances of a worker took. Times are of the worker's monotonic clock."""
+    """How long a worker's rebalances took. Times are on its monotonic clock."""
 
     count: int = 0
-    """Rebalances that are over."""
+    """Number of rebalances that are over."""
     took_ms: int = 0
     """Time of all of them."""
     took_ms_max: int = 0
@@ -84,13 +87,13 @@ class Rebalances:
     ended_ms: int | None = None
     """When the last one was over; None: none is yet."""
     began_ms: int | None = None
-    """When the one that is under way began; None: none is."""
+    """When the rebalance under way began; None: none is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Startups:
-    """Starts of connectors and tasks on a worker, by how they ended. One that is stopped before its
-    `start` has returned is left out."""
+    """Counts of the starts of connectors and tasks on a worker, by how they ended. A start that is
+    stopped before `start()` has returned is not counted."""
 
     connectors: int = 0
     failed_connectors: int = 0
@@ -100,7 +103,7 @@ class Startups:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """What `DescribeWorker` answers."""
+    """Answer to `DescribeWorker`."""
 
     worker_id: str
     url: str
@@ -121,55 +124,55 @@ class WorkerView:
     now_ms: int = 0
     """The worker's monotonic clock when it answered."""
     mark: str = ""
-    """What to ask with for what changes from now on; empty: it was not asked to tell that."""
+    """`DescribeWorker.seen` for what changes from now on. Empty: the question had no `seen`."""
     since: str = ""
-    """The mark that was asked with: `connectors` and `tasks` have only what has changed since.
-    Empty: they have all."""
+    """Mark of the question, if `connectors` and `tasks` have only what has changed since. Empty:
+    they have everything."""
     gone_connectors: tuple[str, ...] = ()
-    """With `since`: connectors that the worker has no more."""
+    """With `since`: connectors that the worker does not hold any more."""
     gone_tasks: tuple[TaskId, ...] = ()
-    """With `since`: tasks that the worker has no more."""
+    """With `since`: tasks that the worker does not hold any more."""
     fencing_rounds: int = 0
-    """Rounds of fencing by this worker, as leader, that have shut producers out (KIP-618)."""
+    """Fencing rounds of this worker, as leader, that have fenced producers (KIP-618)."""
     failed_fencing_rounds: int = 0
     loop: LoopBusy | None = None
-    """None: whoever serves the herder does not measure it."""
+    """None: the herder's host does not measure it."""
     rebalance_times: Rebalances = Rebalances()
     startups: Startups = Startups()
     connector_calls: tuple[ConnectorCall, ...] = ()
 
     def quiet_ms(self, task: TaskView) -> int | None:
-        """Time since the run of one of `tasks` last moved records, or began; None: it has not
-        begun."""
+        """Return the time since the run of one of `tasks` last moved records, or began. None: it
+        has not begun."""
         return None if task.moved_ms is None else max(self.now_ms - task.moved_ms, 0)
 
     def call_ms(self, task: TaskView) -> int | None:
-        """How long the `call` of one of `tasks` has taken by now; None: there is none."""
+        """Return how long the `call` of one of `tasks` has taken by now; None: there is none."""
         return None if task.call_since_ms is None else max(self.now_ms - task.call_since_ms, 0)
 
 
 class ViewOfWorker:
-    """One worker's view, put together from what it tells.
+    """A worker's whole view, put together from answers that tell only what has changed.
 
-    Ask it with `mark`, and `take` the answer.
+    Ask the worker with `mark` as `DescribeWorker.seen`, and give the answer to `take`.
     """
 
     def __init__(self) -> None:
         self.mark = ""
-        """Mark of the last answer; empty: there is none, and all is to be told."""
+        """Mark of the last answer. Empty: there is none, and the next answer tells everything."""
         self.changed = 0
-        """How many connectors and tasks the last answer told of."""
+        """Number of connectors and tasks in the last answer."""
         self._connectors: Mapping[str, State] = {}
         self._tasks: dict[TaskId, TaskView] = {}
         self._views: tuple[TaskView, ...] = ()
 
     def take(self, told: WorkerView) -> WorkerView:
-        """The whole view after an answer to a question with `mark`. What has not changed is the
-        same object as before."""
+        """Return the whole view after an answer to a question with `mark`. What has not changed is
+        the same object as before."""
         if not told.since:
             self._connectors, self._tasks = told.connectors, {}
         elif told.connectors or told.gone_connectors:
-            # A copy: views of before keep theirs.
+            # A copy, so that earlier views stay as they were.
             self._connectors = _changed(self._connectors, told.connectors, told.gone_connectors)
         if told.tasks or told.gone_tasks or not told.since:
             new = {view.task: view for view in told.tasks}

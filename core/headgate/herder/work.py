@@ -1,7 +1,7 @@
-"""The worker's place in its group, and what it may and must do with its work because of it.
+"""The worker's membership of its group, and what follows from it for connectors and tasks.
 
-Embeds the member machine: tells it what is held, and turns what it says into the starting, stopping
-and releasing of connectors and tasks. Source: Connect's WorkerCoordinator,
+`GroupWork` embeds the member machine. It tells the machine which work is held, and turns the
+machine's outputs into starts, stops and releases. Source: Connect's WorkerCoordinator,
 DistributedHerder.RebalanceListener.
 """
 
@@ -20,10 +20,10 @@ from headgate.membership.member_messages import MemberState
 from headgate.membership.messages import GroupResponse, HeartbeatAnswered
 
 _WORKING = (MemberState.STEADY, MemberState.RELEASING)
-"""States in which work may be started, once the member has allowed it."""
+"""States in which work may be started once the member has allowed it."""
 
 _SILENCE = (mm.Tick, mm.CoordinatorLost)
-"""What says that the coordinator is out of reach, if the worker gives up its work for it."""
+"""Inputs after which the coordinator is out of reach, if the member then stops everything."""
 
 
 class GroupWork:
@@ -48,10 +48,10 @@ class GroupWork:
             )
         )
         self.assigned: mm.Assigned | None = None
-        """The last round that this worker completed."""
+        """The assignment of the last rebalance that this worker completed."""
         self.times = RoundTimes()
         self.changed = False
-        """Where the worker stands has changed since the parts were told."""
+        """The membership has changed since the other parts were told."""
         self._start_allowed = False
         self._catch_up = 0
         """Number of the last read of the log that the member asked for."""
@@ -186,7 +186,7 @@ class GroupWork:
         self.changed = True
 
     def _update_membership(self) -> None:
-        """Bring `Standing` up to what the member says after an input."""
+        """Update `Context.membership` from the member's state after an input."""
         membership, member = self._ctx.membership, self.member
         alive = member.generation >= 0
         stable = self._start_allowed and alive and member.state in _WORKING
@@ -200,7 +200,8 @@ class GroupWork:
         membership.member_id = member.member_id
 
     def _work_view(self) -> mm.WorkView:
-        """Kept until something in it changes: it is as large as the work that is held."""
+        """Return the work as the member must know it. It is kept until something in it changes,
+        since it is as large as the work that is held."""
         state = self._ctx.state
         if self._configured_at != state.assignment_offset:
             self._configured_at = state.assignment_offset
@@ -223,7 +224,7 @@ class GroupWork:
         return self._view
 
     def disagreements(self) -> Iterator[str]:
-        """Where what is held is not what the group gave, in words."""
+        """Yield, in words, where the work held differs from the assignment."""
         membership = self._ctx.membership
         releasing = [*self._releasing_connectors, *map(str, self._releasing_tasks)]
         if releasing and not self._awaiting_release:
