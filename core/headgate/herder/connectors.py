@@ -1,11 +1,11 @@
-"""Connector instances of this worker: started, stopped, and asked for task configs.
+"""Connector instances of this worker: their starts, their stops and their task configs.
 
-Each is brought from what it is to what it should be, one step at a time (`Connectors._reconcile`);
-what it should be follows from the log and the assignment. Source: Connect's WorkerConnector and
-DistributedHerder (startConnector, processConnectorConfigUpdates, reconfigureConnector).
+`Connectors._reconcile` brings an instance to its wanted state, one step at a time. The wanted state
+follows from the log and the assignment. Source: Connect's WorkerConnector and DistributedHerder
+(startConnector, processConnectorConfigUpdates, reconfigureConnector).
 
-An instance exists only while its connector is STARTED: for PAUSED and STOPPED it is stopped and
-dropped (Java keeps the stopped object). A connector that FAILED stays so until it is reconfigured,
+An instance exists only while its connector is STARTED. For PAUSED and STOPPED it is stopped and
+dropped (Java keeps the stopped object). A FAILED connector stays FAILED until it is reconfigured,
 restarted or STOPPED.
 """
 
@@ -56,7 +56,7 @@ class Phase(StrEnum):
 
 
 class Generating(StrEnum):
-    """How far a connector's next task configs are."""
+    """Progress of a connector's next task configs."""
 
     IDLE = "idle"
     ASKED = "asked"
@@ -70,22 +70,22 @@ class Instance:
     phase: Phase = Phase.ABSENT
     run: int = 0
     config: Config | None = None
-    """What the present or last run was started with."""
+    """Config that the present or last run was started with."""
     failed: bool = False
     restarts: int = 0
     """Restarts in a row by the restart policy."""
     counted: bool = False
-    """`restarts` goes on from the owner before us, or begins anew; until then it says nothing."""
+    """`restarts` is known: it continues the last owner's count, or begins anew."""
     started_ms: int | None = None
     """When the present or last run had started; None: it had not."""
     revoked: bool = False
     restart: bool = False
     show_restarting: bool = False
-    """The stop is part of a restart by record, and statuses say so."""
+    """The stop is part of a restart, and the status becomes RESTARTING after it."""
     shown: State | None = None
-    """State word of our last status."""
+    """State in this worker's last status of the connector; None: it has written none."""
     tickets: tuple[int, ...] = ()
-    """Restart requests, to be answered once task configs are published."""
+    """Tickets of restart requests, which are answered once task configs are published."""
     generating: Generating = Generating.IDLE
     token: int = 0
     """Token of the generation of task configs under way."""
@@ -98,7 +98,7 @@ class Instance:
     published: tuple[str, int | None] | None = None
     """Digest that task configs were last published with, and the commit that was in force then."""
     error_text: str = ""
-    """Why its present run failed, or gave no task configs, in one line; empty: it did not."""
+    """Why the present run failed or gave no task configs, in one line. Empty: neither is so."""
 
 
 class Connectors:
@@ -107,12 +107,12 @@ class Connectors:
         self._statuses = statuses
         self._held: dict[str, Instance] = {}
         self._waiting: dict[str, None] = {}
-        """New, or kept from starting by the worker's standing in its group."""
+        """Instances that are new, or that may not start before the membership is stable."""
         self._busy: dict[str, None] = {}
-        """Where something may be under way. `pending` drops those where it is over."""
+        """Instances that may have something under way. `pending` drops the others."""
         self._run_count = 0
         self.startups = [0, 0]
-        """Starts that succeeded, and that failed."""
+        """Number of starts that succeeded, and of those that failed."""
 
     # -- what the group and the log say --
 
@@ -127,8 +127,8 @@ class Connectors:
                 found.revoked = False
 
     def revoke(self, names: Iterable[str]) -> None:
-        """Stop these; `ConnectorReleased` follows for each that was held, at once where nothing is
-        alive."""
+        """Stop these connectors. `ConnectorReleased` follows for each that was held, at once if
+        nothing of it is alive."""
         for name in names:
             found = self._held.get(name)
             if found is not None:
@@ -136,14 +136,14 @@ class Connectors:
                 self._reconcile(found)
 
     def membership_changed(self) -> None:
-        """Lets waiting instances go on. Nothing else here depends on the membership."""
+        """Reconcile the waiting instances. Nothing else here depends on the membership."""
         waiting, self._waiting = self._waiting, {}
         for name in waiting:
             if name in self._held:
                 self._reconcile(self._held[name])
 
     def on_config(self, name: str) -> None:
-        """The log said something of the connector."""
+        """Reconcile the connector after records about it were read."""
         instance = self._held.get(name)
         if instance is None:
             return
@@ -153,13 +153,13 @@ class Connectors:
             return
         under_way = instance.generating is not Generating.IDLE
         if not under_way:
-            self._statuses.take_account(name, entry.configured_at)  # there and back in one read
+            self._statuses.take_account(name, entry.configured_at)  # its config is as it was
         if entry.inconsistent or (entry.task_count is None and not under_way):
-            self._generate(instance)  # repair: Java leaves it so for ever
+            self._generate(instance)  # a repair; Java leaves it so for ever
 
     def on_removed(self, name: str) -> None:
-        """Though a namesake may have been made since: what failed is to be tried, and what rests is
-        to be said again, for its status goes with the connector."""
+        """Forget the failure and the shown state of a deleted connector. The log may already have a
+        new one of the name: it must be tried, and if it is at rest, get a status of its own."""
         instance = self._held.get(name)
         if instance is not None:
             _forget_failure(instance)
@@ -167,8 +167,8 @@ class Connectors:
                 self._word(instance, None)
 
     def restart(self, ticket: int, name: str) -> None:
-        """Stop and start; the ticket is resolved when task configs were published, or at once
-        where the target state keeps it from running. Source: restartConnector."""
+        """Stop and start the connector. The ticket is resolved once task configs are published, or
+        at once if the target state keeps it from running. Source: restartConnector."""
         instance = self._held[name]
         instance.tickets = (*instance.tickets, ticket)
         _forget_failure(instance)
@@ -176,7 +176,7 @@ class Connectors:
         self._reconcile(instance)
 
     def restart_planned(self, name: str, *, only_failed: bool) -> None:
-        """Part of a restart by record: stop and start the connector, if it is here. Source:
+        """Restart the connector as part of a restart by record, if it is here. Source:
         doRestartConnectorAndTasks."""
         instance = self._held.get(name)
         if instance is None or instance.revoked:
@@ -189,7 +189,7 @@ class Connectors:
         self._start_anew(instance)
 
     def restart_failed(self, name: str, run: int) -> None:
-        """The restart policy's wait is over: starts the connector, if it is still as it failed."""
+        """Start the connector after the restart policy's delay, if it is still FAILED."""
         instance = self._held.get(name)
         if instance is None or instance.run != run or not instance.failed or instance.revoked:
             return
@@ -206,7 +206,7 @@ class Connectors:
         self._reconcile(instance)
 
     def is_restarting(self, name: str) -> bool:
-        """It is stopped by `restart_planned`, which has not ended."""
+        """Return whether the connector is being stopped in order to start again."""
         instance = self._held.get(name)
         return instance is not None and instance.show_restarting
 
@@ -228,7 +228,7 @@ class Connectors:
         )
 
     def _word(self, instance: Instance, word: State | None) -> None:
-        """The only place where what is shown changes."""
+        """Set the shown state. No other code changes it."""
         instance.shown = word
         self._ctx.news.changed(instance.name)
 
@@ -237,7 +237,7 @@ class Connectors:
         return iter(self._held)
 
     def holds_any(self, name: str) -> bool:
-        """Also what is revoked and still stopping."""
+        """Return whether the connector is held, even if it is revoked and still stopping."""
         return name in self._held
 
     def holds(self, name: str) -> bool:
@@ -245,9 +245,9 @@ class Connectors:
         return instance is not None and not instance.revoked
 
     def outcome(self, name: str) -> Result | None:
-        """What came of the connector as the log has it: Success once it has started and the task
-        configs that it gives are in the log, Failure where its start or `task_configs` raised. None
-        while that is under way. Of what is not to run nothing has to come: Success."""
+        """Return how the config in the log has worked out here. Success: the connector has started
+        and its task configs are in the log, or it is not to run. Failure: its start or
+        `task_configs` raised an exception. None: it is undecided."""
         entry = self._ctx.state.entry(name)
         config = None if entry is None else entry.config
         if config is None or self._ctx.state.target_state(name) is not TargetState.STARTED:
@@ -261,7 +261,7 @@ class Connectors:
         return Success() if idle else None
 
     def disagreements(self) -> Iterator[str]:
-        """Where instances are not as the log, or as each other, in words."""
+        """Yield, in words, where instances contradict the log or each other."""
         runs: dict[int, str] = {}
         for name, each in self._held.items():
             what = f"connector {name} is {each.phase.value}"
@@ -293,7 +293,7 @@ class Connectors:
         entry = self._ctx.state.entry(instance.name)
         config = entry.config if entry is not None else None
         target = self._ctx.state.target_state(instance.name)
-        # Of what has not run here nobody knows that its config has changed.
+        # Without a run here, nobody knows whether the config has changed.
         changed = instance.config is not None and config != instance.config
         if target is TargetState.STOPPED or changed:
             _forget_failure(instance)
@@ -346,7 +346,7 @@ class Connectors:
         self._ctx.emit(StopConnector(instance.name, instance.run, deadline_ms))
 
     def _rest(self, instance: Instance, target: TargetState) -> None:
-        """Nothing is to run: say so, and that there is nothing to restart."""
+        """Write the status of a connector that is not to run, and resolve its restarts."""
         state = State.FAILED if instance.failed else _AT_REST.get(target, State.UNASSIGNED)
         self._take_count(instance)
         if not instance.failed and instance.shown is not state:
@@ -359,7 +359,7 @@ class Connectors:
     def _drop(self, instance: Instance) -> None:
         del self._held[instance.name]
         if instance.shown in (State.PAUSED, State.STOPPED, State.FAILED, State.RESTARTING):
-            # With the count of its restarts, where the next owner's goes on.
+            # With the count of its restarts, which the next owner continues.
             self._statuses.write_connector(
                 instance.name, State.UNASSIGNED, restarts=instance.restarts
             )
@@ -381,7 +381,7 @@ class Connectors:
         instance.started_ms = self._ctx.now_ms
         self._statuses.version_told(name, version)
         entry = self._ctx.state.entry(name)
-        # Stopped before, it has none that its commit speaks of.
+        # After a stop, the last commit has no tasks, and those to come are not known yet.
         tasks_known = entry is None or entry.task_count != 0
         self._show(instance, State.RUNNING, tasks_known=tasks_known)
         self._generate(instance)
@@ -435,14 +435,14 @@ class Connectors:
     # -- task configs --
 
     def reconfigure(self, name: str, run: int) -> None:
-        """The connector asks for new task configs. Ignored unless it is started."""
+        """Generate task configs because the connector asks for it. Ignored unless it is started."""
         instance = self._held.get(name)
         if instance is not None and instance.run == run and instance.phase is Phase.STARTED:
             self._generate(instance)
 
     def on_tasks_gone(self, name: str) -> None:
-        """The connector was stopped, so its tasks are gone. If it was also resumed within the same
-        read of the log, it was never seen to be stopped here, and goes on without a new start."""
+        """Generate task configs after a stop has ended the tasks. A connector that was resumed
+        within the same read of the log was never stopped here, and does not start again."""
         instance = self._held.get(name)
         if instance is not None and instance.phase is Phase.STARTED:
             self._generate(instance)
@@ -496,8 +496,8 @@ class Connectors:
         )
 
     def _gave_none(self, instance: Instance, error: str, trace: str) -> None:
-        """The connector is FAILED, and is asked again for ever, as by Java; tasks that it has go
-        on. Java's stays RUNNING meanwhile, and nobody learns why it has no tasks."""
+        """Show the connector as FAILED and ask it again, for ever, as Java does. Its tasks go on.
+        In Java it stays RUNNING, and nobody learns why it has no tasks."""
         text = f"Connector {instance.name} gave no task configs: {error}"
         if instance.shown is not State.FAILED or instance.error_text != text:
             self._show(instance, State.FAILED, f"{text}\n{trace}".rstrip())
@@ -522,7 +522,7 @@ class Connectors:
             self._generate(instance)
 
     def _generating(self, name: str, token: int, expected: Generating) -> Instance | None:
-        """The instance that awaits this, None where the answer is stale."""
+        """Return the instance that awaits this answer; None: the answer is stale."""
         instance = self._held.get(name)
         if instance is None or instance.token != token or instance.generating is not expected:
             return None
@@ -533,7 +533,7 @@ class Connectors:
         self._forget_generating(instance)
         instance.failures = 0
         entry = self._ctx.state.entry(instance.name)
-        # Of a commit that is yet to be read it is said when it is.
+        # A commit that is yet to be read is taken account of when it is read.
         if entry is not None and (instance.published or (0, -1))[1] != entry.commit_offset:
             self._statuses.take_account(instance.name, entry.configured_at)
         self._resolve(instance, Success())
@@ -541,8 +541,8 @@ class Connectors:
             self._generate(instance)
 
     def _try_later(self, instance: Instance) -> None:
-        """For ever, as Java does. A call that asked for its start is answered after the first
-        try."""
+        """Generate task configs again after a delay, for ever, as Java does. Restarts are answered
+        after the first try."""
         self._resolve(instance, Success())
         instance.failures += 1
         instance.generating = Generating.BACKING_OFF
@@ -563,7 +563,7 @@ class Connectors:
     # -- views --
 
     def view(self, changed: Iterable[str] | None = None) -> Mapping[str, State]:
-        """States of all that are held, or of `changed`."""
+        """Return the states of all connectors held, or of `changed`."""
         shown = sorted(self._held if changed is None else changed)
         return {name: self._held[name].shown or State.UNASSIGNED for name in shown}
 
@@ -582,9 +582,9 @@ class Connectors:
 
 
 def _values_changed(instance: Instance, entry: ConnectorEntry, digest: str) -> bool:
-    """Whether the connector's config, the same in the log, refers to other values than those that
-    the task configs in force were made of. Who has just got the connector cannot tell, and takes
-    those of now. Source: `AbstractHerder.taskConfigsChanged`."""
+    """Return whether the config's references have other values than those that the task configs in
+    force were made of. A worker that has just got the connector cannot tell, and takes the present
+    values. Source: `AbstractHerder.taskConfigsChanged`."""
     if instance.published is not None and instance.published[1] != entry.commit_offset:
         # What was published is in force, whether or not its answer came.
         instance.applied_digest, instance.published = instance.published[0], None
@@ -594,6 +594,6 @@ def _values_changed(instance: Instance, entry: ConnectorEntry, digest: str) -> b
 
 
 def _forget_failure(instance: Instance) -> None:
-    """Somebody asked for another start, or for something else: the budget begins anew."""
+    """Forget the failure, and begin the restart policy's count anew."""
     instance.failed, instance.error_text = False, ""
     instance.restarts, instance.counted = 0, True

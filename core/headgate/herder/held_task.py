@@ -1,4 +1,4 @@
-"""A task that a worker holds: what is known of it, what its body is given, what is shown of it."""
+"""A task that a worker holds: its state, the spec of its next run, and its view."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,50 +33,51 @@ class HeldTask:
     commit_offset: int | None = None
     """Task generation that the run was started for."""
     target_told: TargetState = TargetState.STARTED
-    """What the run was last told."""
+    """Target state that the run was last told."""
     revoked: bool = False
     stop_requested: bool = False
-    """We asked the present run to stop: how it ends says nothing about the task."""
+    """This worker asked the present run to stop: how it ends says nothing about the task."""
     reached: bool = False
-    """A run with the present task configs got as far as to report something but its end."""
+    """A run with the present task configs has reported something other than its end."""
     ended: TaskEnded | None = None
-    """The last word of the present run, or our own verdict on it."""
+    """Last report of the present run, or the herder's own verdict on it."""
     progress: TaskProgress = NO_PROGRESS
     topics: tuple[str, ...] = ()
     """Topics that the run has used."""
     attempts: int = 0
+    """How often the task was started again after it was fenced or lost."""
     failures: int = 0
-    """Attempts since it last ran for a while: what the backoff goes by."""
+    """Attempts since the task last ran for a while. The backoff depends on them."""
     restarts: int = 0
     """Restarts in a row by the restart policy."""
     counted: bool = False
-    """`restarts` goes on from the owner before us, or begins anew; until then it says nothing."""
+    """`restarts` is known: it continues the last owner's count, or begins anew."""
     restart_at_ms: int | None = None
-    """When the restart policy starts it anew; None: it does not."""
+    """When the restart policy starts the task again; None: it does not."""
     running_since_ms: int | None = None
     moved_ms: int | None = None
     """When the run last moved records, or began; None before that."""
     call: str = ""
-    """The method of the connector that has not returned for long; empty: there is none."""
+    """Method of the connector's code that has not returned for long; empty: none."""
     call_since_ms: int | None = None
     tickets: tuple[int, ...] = ()
-    """Restart requests to be answered at the next start."""
+    """Tickets of restart requests, which are answered at the next start."""
     show_restarting: bool = False
-    """The stop is part of a restart by record, and statuses say so."""
+    """The stop is part of a restart, and the status becomes RESTARTING after it."""
     log_read: bool = False
-    """Fenced: the log was read to its end since."""
+    """The run was fenced, and the log was read to its end since."""
     confirmed: bool = False
-    """Fenced: the membership was confirmed since."""
+    """The run was fenced, and the membership was confirmed since."""
     fenced_ms: int = 0
 
 
 class HeldTasks:
     """The tasks that a worker holds.
 
-    An assignment may bring 100,000 of them in one command, and none is started within it: so what
-    is known of a task is made when somebody first asks for it.
+    An assignment may bring 100,000 tasks in one command, and only some are started within it. So a
+    `HeldTask` is made when it is first asked for.
 
-    Whoever gets a task by anything but `look` may change it: it counts as news.
+    A caller that gets a task by anything but `look` may change it, so the task counts as news.
     """
 
     def __init__(self, news: News) -> None:
@@ -85,7 +86,7 @@ class HeldTasks:
         self._by_connector: dict[str, dict[TaskId, None]] = {}
 
     def add(self, tasks: Iterable[TaskId]) -> Mapping[TaskId, None]:
-        """Hold these as well; those of them that were not held before."""
+        """Hold these tasks, too. Return those that were not held before."""
         known = self._known
         new = dict.fromkeys([task for task in tasks if task not in known])
         known.update(new)
@@ -113,7 +114,7 @@ class HeldTasks:
         return [self[task] for task in self._by_connector.get(connector, ())]
 
     def disagreements(self) -> Iterator[str]:
-        """Where its two tables do not agree, in words."""
+        """Yield, in words, where the two tables contradict each other."""
         listed = {task for siblings in self._by_connector.values() for task in siblings}
         if listed != set(self._known):
             yield f"{len(listed)} tasks are listed by connector, {len(self._known)} are held"
@@ -129,7 +130,7 @@ class HeldTasks:
         return self.look(task)
 
     def look(self, task: TaskId) -> HeldTask:
-        """A task that is held, and is not to be changed."""
+        """Return a held task, which the caller must not change."""
         held = self._known[task]
         if held is None:
             held = self._known[task] = HeldTask(task)
@@ -143,13 +144,13 @@ class HeldTasks:
 
 
 def begin_anew(held: HeldTask) -> None:
-    """Somebody asked for another start, or there are other task configs."""
+    """Begin the counts anew, after a request for a start or with other task configs."""
     held.attempts = held.failures = held.restarts = 0
     held.counted = True
 
 
 def task_spec(ctx: Context, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:
-    """What the body of the task's next run is given."""
+    """Return the spec that the body of the task's next run is given."""
     settings, membership, task = ctx.settings, ctx.membership, held.task
     # The config that the committed task configs were made of: a newer one is in force for
     # tasks once it has task configs of its own.
@@ -180,13 +181,14 @@ def task_spec(ctx: Context, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:
 
 
 def note_call(held: HeldTask, call: LongCall, now_ms: int) -> None:
-    """What the body said last of the connector's code: it counts until it says otherwise."""
+    """Keep the body's last report on a call of the connector's code. It counts until the next
+    one."""
     held.call = call.method
     held.call_since_ms = now_ms - call.took_ms if call.method else None
 
 
 def has_failed(held: HeldTask) -> bool:
-    """Whether the task's last report was a failure; parts of its run may still be alive."""
+    """Return whether the run's last report is a failure. Parts of the run may still be alive."""
     ended = held.ended
     if ended is None or ended.outcome is not TaskOutcome.FAILED or held.stop_requested:
         return False
@@ -194,7 +196,8 @@ def has_failed(held: HeldTask) -> bool:
 
 
 def _is_failing(held: HeldTask) -> bool:
-    """It is FAILED once its parts have ended: its reason comes with that."""
+    """Return whether a failed run still has parts alive. The task is FAILED, with its reason, after
+    that."""
     return held.state is TaskState.ENDING and has_failed(held)
 
 
@@ -224,5 +227,5 @@ def task_view(held: HeldTask) -> TaskView:
 
 
 def _texts(config: Config) -> dict[str, str]:
-    """A config as tasks get it: keys without a value are left out, as if never given."""
+    """Return a config as tasks get it: keys without a value are left out, as if never given."""
     return {key: value for key, value in config.items() if value is not None}

@@ -25,7 +25,7 @@ from headgate.topics.config_events import Config
 
 
 class Stage(StrEnum):
-    """What a call waits for; the caller is told when its time is over."""
+    """What a call waits for. A caller whose time is over is told this."""
 
     NEW = "looking at the request"
     VALIDATING = "validating the connector's config"
@@ -54,7 +54,7 @@ SHUT_DOWN_WHILE: Final = (
     "The worker was shut down while it was {}: look whether it was done before you ask another one"
 )
 BEGUN: Final = frozenset({Stage.ELSEWHERE, Stage.WRITING, Stage.RESTARTING, Stage.CHANGING_OFFSETS})
-"""What may come to be done even if nobody waits for it any more."""
+"""Stages in which a call may still be executed after its caller was answered."""
 
 
 @dataclass(slots=True)
@@ -67,42 +67,44 @@ class OpenCall:
     stage: Stage = Stage.NEW
     validated: bool = False
     merged: Config | None = None
-    """Whole config that a patch comes to, as it was given to be validated."""
+    """Whole config with a patch merged in, as it was given to be validated."""
     log_read: bool = False
     token: int = 0
-    """Token of the question that is open for it."""
+    """Token of the answer that the call awaits."""
     asked_leader: str = ""
-    """Member id of the leader that it was passed to."""
+    """Member id of the leader that the call was forwarded to."""
     asked_url: str = ""
-    """Address of the worker that it was passed to last and that has not answered."""
+    """URL of the worker that the call was last forwarded to and that has not answered."""
     tried_since_ms: int = 0
-    """When it was passed to `asked_url` for the first time."""
+    """When the call was forwarded to `asked_url` for the first time."""
     unreached: str = ""
-    """Why nobody could be asked at `asked_url`, at the last try."""
+    """Why no connection to `asked_url` could be made at the last try."""
     terms: int = 0
-    """How often this worker had ceased to lead when it came."""
+    """`Leadership.terms` when the call came."""
     failures: int = 0
 
     @property
     def has_etag(self) -> bool:
-        """It is no longer so after it was done: asked again it would be refused."""
+        """Whether the call has an etag. It must not be asked twice: once executed it changes the
+        etag, and would be refused."""
         return getattr(self.call, "etag", None) is not None
 
     @property
     def to_end(self) -> bool:
-        """Both topics are to be read to their ends before it is answered."""
+        """Whether both topics must be read to their ends before the call is answered."""
         return isinstance(self.call, ShowConnector) and self.call.to_end
 
     def shut_down(self) -> Failure:
-        """What the caller of a worker that ends is told. What has been begun may come to be done:
-        another worker that is asked the same would say that it exists already, or is gone."""
+        """Return the answer to a call of a worker that shuts down. A call that has begun may still
+        be executed. Another worker that is asked the same would then answer that the connector
+        exists already, or is gone."""
         if self.stage in BEGUN:
             return Failure(ErrorKind.TIMEOUT, SHUT_DOWN_WHILE.format(self.stage.value))
         return Failure(ErrorKind.NOT_READY, SHUTTING_DOWN)
 
     @property
     def changes_as_leader(self) -> bool:
-        """Only a leader does it, and done late it would undo what was done since."""
+        """Whether only a leader makes the change. Made late, it would undo what was done since."""
         call = self.call
         if isinstance(call, SetTargetState):
             return call.target_state is TargetState.STOPPED or self.has_etag

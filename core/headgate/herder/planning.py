@@ -10,8 +10,8 @@ from headgate.membership.last_round import LastRound
 from headgate.topics.config_state import ConfigState
 
 WORK_MAX: Final = 50_000
-"""Most connectors and tasks that moves are foreseen for. The leader does nothing else meanwhile: so
-many take some tenths of a second."""
+"""Most connectors and tasks for which moves are predicted. The leader does nothing else meanwhile:
+so many take some tenths of a second."""
 MOVES_MAX: Final = 10_000
 """Most moves in an answer."""
 NOT_LED: Final = "The leader has not completed a round yet, so it cannot tell what would move"
@@ -21,8 +21,8 @@ NO_ROUND: Final = "The leader has not completed a round yet, so it cannot tell w
 def planned_stages(
     state: ConfigState, changes: Mapping[str, int | None]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Connectors that would be configured, and how many tasks each would have: once they are
-    written, and once connectors have made their task configs."""
+    """Return the number of tasks of each connector that would be configured, in two stages: once
+    the connectors are written, and once they have made their task configs."""
     begin = {name: len(state.tasks(name)) for name in state.connector_names()}
     for name, count in changes.items():
         if count is None:
@@ -33,7 +33,7 @@ def planned_stages(
 
 
 def too_many(stages: Sequence[Mapping[str, int]]) -> Failure | None:
-    """Why moves are not foreseen for so much work; None: they are."""
+    """Return why moves are not predicted for so much work; None: they are."""
     count = max(len(stage) + sum(stage.values()) for stage in stages)
     if count <= WORK_MAX:
         return None
@@ -45,7 +45,7 @@ def too_many(stages: Sequence[Mapping[str, int]]) -> Failure | None:
 
 
 def group_result(leader_url: str, led: LastRound) -> Result:
-    """Answer to `DescribeGroup`."""
+    """Return the answer to `DescribeGroup`."""
     given = led.given()
     if given is None:
         return Failure(ErrorKind.NOT_READY, NO_ROUND)
@@ -58,7 +58,7 @@ def group_result(leader_url: str, led: LastRound) -> Result:
 
 
 def moves_result(moves: Sequence[Move] | None) -> Result:
-    """Answer to `ForeseeMoves`; None: the leader cannot tell yet."""
+    """Return the answer to `ForeseeMoves`. `moves` None: the leader cannot tell yet."""
     if moves is None:
         return Failure(ErrorKind.NOT_READY, NOT_LED)
     shown = [

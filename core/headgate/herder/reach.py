@@ -1,8 +1,8 @@
-"""How long a call is tried where no connection to the worker that would do it can be made.
+"""How long a call is tried again if no connection to the worker that would execute it can be made.
 
 Java answers at once (500, "IO Error trying to forward REST request"). A leader that has just died
-cannot be reached either, though the group will have another one soon: so a call waits for that,
-but only at an address that was reached before.
+cannot be reached either, but the group will soon have another one. So a call waits for the next
+leader, but only at an address that was reached before.
 """
 
 from typing import Final
@@ -12,9 +12,10 @@ from headgate.herder.open_call import OpenCall
 from headgate.herder.settings import HerderSettings
 
 NEVER_REACHED_MS: Final = 3_000
-"""A worker that nobody reached yet may have begun to listen just now, or its name may be new."""
+"""How long an address is tried that was never reached. Its worker may have begun to listen just
+now, or its name may be new."""
 ELECTED_MS: Final = 2_000
-"""From the heartbeat after the end of a dead worker's session to the next leader."""
+"""Time from the heartbeat after the end of a dead worker's session until there is a next leader."""
 ADVICE: Final = (
     "Expected a worker there: check its rest.advertised.host.name, rest.advertised.port and "
     "rest.advertised.listener (headgate doctor tries the address of every member). If it has "
@@ -23,7 +24,8 @@ ADVICE: Final = (
 
 
 class Reach:
-    """Addresses of workers that answered this one, and the calls that found nobody."""
+    """Addresses at which workers have answered this one. It notes in each call whom the call has
+    reached."""
 
     def __init__(self, settings: HerderSettings) -> None:
         noticed_ms = settings.session_timeout_ms + settings.heartbeat_interval_ms
@@ -31,17 +33,17 @@ class Reach:
         self._reached: set[str] = set()
 
     def asks(self, call: OpenCall, url: str, now_ms: int) -> None:
-        """`call` is passed on to the worker at `url`."""
+        """Note that `call` is forwarded to the worker at `url`."""
         if call.asked_url != url:
             call.asked_url, call.tried_since_ms, call.unreached = url, now_ms, ""
 
     def answered(self, call: OpenCall) -> None:
-        """A worker at `OpenCall.asked_url` said something."""
+        """Note that the worker at `OpenCall.asked_url` has answered."""
         self._reached.add(call.asked_url)
         call.asked_url = call.unreached = ""
 
     def failed(self, call: OpenCall, told: Failure, now_ms: int) -> Failure | None:
-        """The answer to the caller, None while it is worth to try again."""
+        """Note that no connection was made. Return the answer to the caller; None: try again."""
         call.unreached = told.message
         reached = call.asked_url in self._reached
         patience_ms = self._death_ms if reached else NEVER_REACHED_MS
@@ -51,8 +53,8 @@ class Reach:
 
 
 def unreached(call: OpenCall, now_ms: int) -> Failure:
-    """What was seen, for the caller of `call`."""
-    if ADVICE in call.unreached:  # another worker said it of the one that it asked
+    """Return the failure that tells the caller of `call` what was seen."""
+    if ADVICE in call.unreached:  # the words of another worker, about the one that it asked
         return Failure(ErrorKind.UNREACHABLE, call.unreached)
     role = "The leader" if call.asked_leader else "The worker that holds this"
     tried_s = (now_ms - call.tried_since_ms) / 1000

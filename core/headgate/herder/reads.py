@@ -1,10 +1,10 @@
-"""What is asked to be seen: Connect's bodies, from what this worker has read. Any worker answers.
+"""Answers to reads: Connect's bodies, from what this worker has read. Any worker answers.
 
 Source: Connect's ConnectorsResource and AbstractHerder; KIP-465 (expand), KIP-558 (topics).
 
-Differs: answered at once, also during a rebalance (Java: 500, or a wait for its end). Not found is
-said only when the log was read to its end since the question, so a connector that was just created
-elsewhere is found. Task configs of an inconsistent connector are none, as are its tasks.
+Differs: reads are answered at once, also during a rebalance (Java: 500, or a wait for its end).
+NOT_FOUND is answered only when the log was read to its end since the question, so a connector that
+was just created elsewhere is found. An inconsistent connector shows no tasks and no task configs.
 """
 
 from dataclasses import replace
@@ -57,7 +57,7 @@ def read(
     settings: HerderSettings,
     kept: KeptRows | None = None,
 ) -> Result:
-    """The answer to `call`, as plain data. With the etag where it shows a connector's config.
+    """Return the answer to `call`, as plain data. It has the etag if it shows a connector's config.
 
     Args:
         kept: rows that need not be made again.
@@ -105,7 +105,7 @@ def _read(
 
 
 def is_behind(state: ConfigState, call: object) -> bool:
-    """Less of the config topic was read than the call asks for."""
+    """Return whether the worker has read less of the config topic than the call requires."""
     if not isinstance(call, ShowConnector | ShowConnectors):
         return False
     return max(state.offset, 0) < call.min_config_offset
@@ -114,8 +114,9 @@ def is_behind(state: ConfigState, call: object) -> bool:
 def connector_info(
     state: ConfigState, name: str, settings: HerderSettings, config: Config | None = None
 ) -> dict[str, Any] | None:
-    """ConnectorInfo of a configured connector. `config`: the one that is about to be in force, also
-    of a connector that is not configured yet; the tasks are those before the change."""
+    """Return the ConnectorInfo of a connector; None: it is not configured. `config`: the config
+    that is about to be in force, also of a connector that is not configured yet. The tasks are
+    those before the change."""
     entry = state.entry(name)
     if config is None:
         config = entry.config if entry is not None else None
@@ -131,7 +132,7 @@ def connector_info(
 
 
 def kind_of(state: ConfigState, name: str, settings: HerderSettings) -> str:
-    """Source, sink; or unknown: a status may outlive its connector."""
+    """Return "source" or "sink"; or "unknown", since a status may outlive its connector."""
     entry = state.entry(name)
     if entry is None or entry.config is None:
         return "unknown"

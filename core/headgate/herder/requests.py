@@ -1,8 +1,8 @@
-"""Calls: taken in, brought to the worker that can do them, answered once.
+"""Open calls: each is taken in, executed here or forwarded, and answered once.
 
-Every call, from outside or from a part of this herder, is in one table from its arrival to its
-answer. A call that finds no leader, or the wrong one, waits and looks again until its time is over:
-a rebalance makes calls late, it does not make them fail. Source: Connect's HerderRequestHandler and
+One table has every call, from outside or from a part of this herder, from its arrival to its
+answer. A call that finds no leader, or the wrong one, waits and is routed again until its time is
+over. So a rebalance delays calls and does not fail them. Source: Connect's HerderRequestHandler and
 DistributedHerder.
 
 Differs: Java answers 409 and 500 during rebalances. Pause, resume and restart of a connector that
@@ -66,9 +66,9 @@ from headgate.topics.config_events import Config
 from headgate.topics.config_records import Record, encode_logger_level, encode_target_state
 
 HOPS_MAX: Final = 2
-"""Any worker -> leader -> owner."""
+"""How often a call is forwarded at most: from any worker to the leader, and to the owner."""
 INTERNAL_TIMEOUT_MS: Final = 10_000
-"""Time limit of our own calls, which are repeated: a lost answer must not cost more than this."""
+"""Time limit of the herder's own calls: they are repeated, so a lost answer costs no more."""
 ROUTE_DELAY_MS_MAX: Final = 2_000
 
 NO_LEADER = (
@@ -131,7 +131,7 @@ class Requests:
     # -- out --
 
     def resolve(self, ticket: int, result: m.Result) -> None:
-        """The one place where a call leaves the table."""
+        """Answer a call and remove it from the table. No other code removes calls."""
         found = self._open.pop(ticket, None)
         if found is None:
             return  # its time was over before its result came
@@ -163,7 +163,7 @@ class Requests:
 
     @property
     def _error_text(self) -> str:
-        """Why nothing can be written, as far as this worker leads and knows it; else empty."""
+        """Why this worker, as leader, cannot write; empty if it knows of no reason."""
         if not (self._ctx.membership.is_leader and self._leadership.error_text):
             return ""
         return NOT_CLAIMED.format(self._leadership.error_text)
@@ -176,11 +176,11 @@ class Requests:
         parts = (self._rounds, self._offset_changes, self._leadership)
         return check_calls(self._open, self._by_token, self._ctx, *parts)
 
-    # -- to where it can be done --
+    # -- to the worker that executes it --
 
     def _route(self, found: OpenCall) -> None:
         call = found.call
-        self._by_token.pop(found.token, None)  # who was asked before has nothing to say any more
+        self._by_token.pop(found.token, None)  # an answer of the worker asked before is stale
         if self._gone_elsewhere(found):
             return
         match call:
@@ -239,7 +239,7 @@ class Requests:
                 assert_never(call)
 
     def _submit(self, found: OpenCall, call: PrivilegedCall) -> None:
-        """To the leader's writes, here or elsewhere."""
+        """Submit the call to the leader's writes, on this worker or another."""
         if self._leadership.ready:
             found.stage = Stage.WRITING
             self._leadership.submit(CallJob(found.ticket, call))
@@ -247,9 +247,9 @@ class Requests:
             self._pass_to_leader(found)
 
     def _gone_elsewhere(self, found: OpenCall) -> bool:
-        """A change that came from another worker goes back where this one does not lead, or has
-        not led all the time since: that one asks the next leader itself, and may have done so, and
-        be answered, long before this one comes to it. Carried out after that it would undo what was
+        """Refuse a forwarded change, unless this worker has led ever since it came. Return whether
+        it did. The worker that forwarded the change asks the next leader itself, and may be
+        answered before this worker gets to it. Executed after that, the change would undo what was
         acknowledged since."""
         if found.hops == 0 or not found.changes_as_leader:
             return False
@@ -266,8 +266,8 @@ class Requests:
 
     def _pass(self, found: OpenCall, url: str) -> None:
         if not url or url == self._ctx.settings.url:
-            # Nobody is known, or it is this worker, which is not ready yet (the log is being
-            # claimed): what changes that routes it again.
+            # No worker is known, or it is this one, which is still claiming the log. The call is
+            # routed again when that changes.
             found.stage = Stage.WAITING
         elif found.hops >= HOPS_MAX:
             self.resolve(found.ticket, m.Failure(m.ErrorKind.CONFLICT, CONFLICTING))
@@ -284,7 +284,7 @@ class Requests:
         self._by_token[found.token] = found.ticket
 
     def _awaited(self, token: int) -> OpenCall | None:
-        """The call that waits for this answer, None where nobody does any more."""
+        """Return the call that waits for this answer; None: none does any more."""
         ticket = self._by_token.pop(token, None)
         return None if ticket is None else self._open.get(ticket)
 
@@ -302,7 +302,7 @@ class Requests:
             self.resolve(found.ticket, result)
 
     def _on_unreachable(self, found: OpenCall, failure: m.Failure) -> None:
-        """Nothing was asked, and the call is tried again for a while where it came in."""
+        """Handle that nobody could be asked. Only the worker where the call came in retries."""
         told = self._reach.failed(found, failure, self._ctx.now_ms)
         if found.hops > 0:
             told = unreached(found, self._ctx.now_ms)
@@ -312,9 +312,9 @@ class Requests:
             self.resolve(found.ticket, told)
 
     def _may_pass(self, found: OpenCall, failure: m.Failure) -> bool:
-        """It was not the one either, is on its way out, or a Java worker in a rebalance. Only where
-        the call came in is it looked after again: each worker on its way would do so. Our own parts
-        make a call of theirs anew after a conflict, of newer configs."""
+        """Return whether the call may be retried: the worker asked was the wrong one, is shutting
+        down, or is a Java worker in a rebalance. Only the worker where the call came in retries it.
+        After a conflict, parts of this herder make a new call from newer configs instead."""
         if found.hops > 0:
             return False
         if failure.kind is m.ErrorKind.CONFLICT and isinstance(found.origin, FromOutside):
@@ -339,8 +339,8 @@ class Requests:
             self._look_later(found)
 
     def membership_changed(self) -> None:
-        """Another generation, or this worker leads now: who waited looks again, and what was asked
-        of a leader that is gone is asked of the next one, where asking twice does no harm."""
+        """Route waiting calls again: the generation is new, or this worker leads now. So are calls
+        sent to a former leader, if asking twice does no harm."""
         leader = self._ctx.membership.leader
         for found in list(self._open.values()):
             if found.stage is Stage.WAITING or (
@@ -352,7 +352,7 @@ class Requests:
             ):
                 self._route(found)
 
-    # -- what is asked to be seen, and topics: any worker --
+    # -- reads, and resets of topics: any worker --
 
     def _read(self, found: OpenCall, call: Read) -> None:
         if is_behind(self._ctx.state, call) and found.log_read:
@@ -376,7 +376,7 @@ class Requests:
         self.resolve(found.ticket, result)
 
     def _foresee(self, found: OpenCall, call: m.ForeseeMoves) -> None:
-        """The leader's last round may be out of date: then this one is about the next but one."""
+        """Predict from the last round. If it is outdated, another one comes before the moves."""
         if not self._ctx.membership.is_leader:
             self._pass_to_leader(found)
             return
@@ -457,8 +457,8 @@ class Requests:
         self._ctx.emit(m.ValidateConfig(found.token, name, config))
 
     def _patch(self, found: OpenCall, call: m.PatchConnectorConfig) -> None:
-        """The leader merges, has the whole validated, and writes it if it is still what the
-        changes make of the config in force; else it begins again."""
+        """Merge the patch as leader, have the whole config validated, and write it. If the config
+        in force has changed in between, begin again."""
         entry = self._ctx.state.entry(call.name)
         if not self._leadership.ready:
             self._pass_to_leader(found)
@@ -471,7 +471,7 @@ class Requests:
             self._ask_to_validate(found, call.name, found.merged)
 
     def look_again(self, ticket: int) -> None:
-        """The config that a patch was merged with is no longer in force."""
+        """Merge a patch again, because the config that it was merged with is not in force."""
         found = self._open.get(ticket)
         if found is not None:
             found.validated = False
@@ -497,13 +497,13 @@ class Requests:
         self._append(found, encode_target_state(call.name, call.target_state))
 
     def _append(self, found: OpenCall, record: Record) -> None:
-        """What any worker may write. The log's word that it has it is enough."""
+        """Append a record that any worker may write. It is not read back before the answer."""
         found.stage = Stage.WRITING
         self._await_token(found)
         self._ctx.emit(m.AppendConfig(found.token, (record,), privileged=False))
 
     def _unless_read(self, found: OpenCall, refusal: str | m.Failure) -> None:
-        """Refused, or not found for that reason, if the log's end says so too."""
+        """Refuse the call (NOT_FOUND if given a text) once the log was read to its end for it."""
         if found.log_read:
             if isinstance(refusal, str):
                 refusal = m.Failure(m.ErrorKind.NOT_FOUND, refusal)
@@ -540,9 +540,9 @@ class Requests:
     # -- restarts: with flags by record, else by the owner --
 
     def _order_restart(self, found: OpenCall, call: m.RestartConnector) -> None:
-        """The plan is made before the order is written, so it says what the order restarts. Java
-        makes it after that (DistributedHerder.restartConnectorAndTasks), when a quick owner may
-        have restarted it and said RUNNING."""
+        """Make the plan, then write the restart record, so that the plan says what the record
+        restarts. Java makes the plan after the write (DistributedHerder.restartConnectorAndTasks),
+        when a quick owner may already have reported RUNNING."""
         name = call.name
         if self._ctx.state.entry(name) is None:
             self._unless_read(found, f"Unknown connector: {name}")
@@ -582,7 +582,7 @@ class Requests:
             self._pass_to_owner(found, task)
 
     def _pass_to_owner(self, found: OpenCall, work: Work) -> None:
-        """Only the leader knows owners."""
+        """Forward the call to the owner, by way of the leader, which alone knows owners."""
         if not self._ctx.membership.is_leader:
             self._pass_to_leader(found)
             return
@@ -591,7 +591,7 @@ class Requests:
 
     @property
     def pending(self) -> list[str]:
-        """What is open here, not elsewhere."""
+        """Calls that this worker is executing itself, in words."""
         return [
             f"{type(found.call).__name__}: {found.stage.value}"
             for found in self._open.values()

@@ -1,8 +1,8 @@
-"""Answers to restarts of one connector or task: they come once its new status is in its topic.
+"""Answers to restarts of one connector or task, given once its new status is in the status topic.
 
-Else a wait that begins with the answer could see the status of the run before, and take its RUNNING
-or FAILED for the new run's: the config topic tells nothing of such a restart. Who reads the status
-topic to its end after the answer sees that status, or a later one.
+The config topic tells nothing of such a restart. A caller that waits for RUNNING after an earlier
+answer could take the status of the run before for that of the new run. A caller that reads the
+status topic to its end after this answer sees the new status, or a later one.
 
 Differs: Java answers while its statuses may be on their way.
 """
@@ -13,15 +13,15 @@ from headgate.herder.context import Context, Resolved, Restarted, StatusesDue
 from headgate.herder.messages import AwaitStatuses
 
 STATUSES_MS: Final = 5_000
-"""How long an answer waits for the status topic. What was asked for is done: after that it is
-answered without."""
+"""How long an answer waits for the status topic. It is given without it after that: the restart is
+done."""
 
 
 class RestartAnswers:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._waiting: dict[int, Restarted] = {}
-        """Restarts by the token of the question whether all statuses are written."""
+        """Restarts by the token of their `AwaitStatuses`."""
 
     def on_restarted(self, restarted: Restarted) -> None:
         token = self._ctx.token()
@@ -30,7 +30,8 @@ class RestartAnswers:
         self._ctx.after(STATUSES_MS, StatusesDue(token))
 
     def on_written(self, token: int) -> None:
-        """All are written; or nobody waits for that any longer."""
+        """Answer a restart, because all statuses are written or the time to wait for them is
+        over."""
         found = self._waiting.pop(token, None)
         if found is not None:
             self._ctx.note(Resolved(found.ticket, found.result))

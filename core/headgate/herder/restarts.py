@@ -1,11 +1,11 @@
-"""Restarts that all workers carry out: a record of the leader selects what, each restarts what it
-holds of it.
+"""Restarts by record: the leader's record selects a connector and tasks, and each worker restarts
+those that it holds.
 
 Source: KIP-745; DistributedHerder.processRestartRequests, RestartRequest, RestartPlan.
 
-Differs: what is FAILED is known by the worker that runs it, not looked up in a status that may lag
-behind. Requests are never replayed; one that comes during a rebalance waits for its end, and of
-those that wait for one connector the one that restarts more counts, as in Java.
+Differs: the worker that runs a task knows whether it is FAILED, and does not look that up in a
+status, which may lag behind. Requests are never replayed. One that comes during a rebalance waits
+for its end. Of several that wait for one connector, the one that restarts more counts, as in Java.
 """
 
 from headgate.herder.connectors import Connectors
@@ -32,7 +32,7 @@ class Restarts:
             self._waiting[request.connector] = request
 
     def carry_out(self) -> None:
-        """All that wait, if work may be started now."""
+        """Carry out all waiting restarts, if work may be started now."""
         if not self._ctx.membership.stable:
             return
         waiting, self._waiting = self._waiting, {}
@@ -45,8 +45,8 @@ class Restarts:
                 self._tasks.restart_planned(name, only_failed=request.only_failed)
 
     def under_way(self, name: str) -> bool:
-        """This connector or tasks of it are to be restarted, and not all of that which is here has
-        been stopped yet."""
+        """Return whether the connector or its tasks are to be restarted, and not all of them that
+        are here have been stopped yet."""
         return (
             name in self._waiting
             or self._connectors.is_restarting(name)

@@ -1,10 +1,15 @@
-"""Connectors as rows: all that is known of one, as plain data. The gRPC API lists and watches them.
+"""Rows: all that is known of a connector, as plain data. The gRPC API lists and watches them.
 
 A row is ``{"name", "type", "target_state", "task_count", "settled", "etag", "status"}``. "type" is
-source or sink, "etag" `ConnectorEntry.etag`, "status" the body of ``GET
-/connectors/<name>/status`` or None where none was reported.
-Further parts are there when they are asked for: "config"; "task_configs", a list by task number;
-"topics", those that the connector has used, None where they are not tracked.
+source or sink, "etag" is `ConnectorEntry.etag`. "status" is the body of ``GET
+/connectors/<name>/status``, or None where none was reported.
+
+A row has further parts if they are asked for:
+
+- "config".
+- "task_configs", a list by task number, asked for as "tasks".
+- "topics", those that the connector has used; None where they are not tracked.
+- "outdated", the numbers of tasks whose status is outdated (`headgate.herder.settled.outdated`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -32,8 +37,8 @@ def row(
     parts: Iterable[str],
     settings: HerderSettings,
 ) -> dict[str, Any]:
-    """The row of a configured connector."""
-    # A listing makes ten thousand of these while heartbeats wait: what is known is not looked up.
+    """Return the row of a configured connector."""
+    # A listing makes ten thousand of these while heartbeats wait, so lookups are avoided.
     entry = state.entries[name]
     assert entry.config is not None, name
     task_count = 0 if entry.inconsistent else entry.task_count or 0
@@ -61,40 +66,40 @@ def row(
 
 
 class KeptRows:
-    """Rows of a herder, kept as they are until something of theirs is read, as long as somebody
-    asks for rows again and again. Whoever is given a row changes nothing in it."""
+    """Rows of a herder, kept until something about their connector is read, as long as callers go
+    on to ask for rows. A caller must not change a row."""
 
     def __init__(self, settings: HerderSettings) -> None:
         self._settings = settings
         self._kept: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
         """Rows by parts, and by name."""
         self._names: list[str] | None = None
-        """Names of all that is configured, sorted; None: they are to be looked up again."""
+        """Names of all configured connectors, sorted; None: they are to be looked up again."""
         self._asked_ms = 0
 
     def asked(self, now_ms: int) -> None:
-        """Somebody asks for rows."""
+        """Note that a caller asks for rows."""
         self._asked_ms = now_ms
 
     def expire(self, now_ms: int) -> None:
-        """Drops them if nobody has asked for long: a row takes more than a kilobyte."""
+        """Drop all rows if no caller has asked for long: a row takes more than a kilobyte."""
         if self._kept and now_ms - self._asked_ms > KEPT_MS:
             self._kept.clear()
             self._names = None
 
     def configs_read(self, touched: Iterable[str]) -> None:
-        """Something of these connectors was read in the config topic."""
+        """Drop the rows of connectors about which records of the config topic were read."""
         self._names = None
         self.forget(touched)
 
     def names(self, state: ConfigState) -> Sequence[str]:
-        """Names of all configured connectors, sorted."""
+        """Return the names of all configured connectors, sorted."""
         if self._names is None:
             self._names = sorted(state.connector_names())
         return self._names
 
     def forget(self, touched: Iterable[str]) -> None:
-        """Something of these connectors was read."""
+        """Drop the rows of these connectors."""
         if self._kept:
             for name in touched:
                 for kept in self._kept.values():
@@ -103,7 +108,7 @@ class KeptRows:
     def row(
         self, state: ConfigState, statuses: StatusView, name: str, parts: tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """The row of a configured connector."""
+        """Return the row of a configured connector."""
         return self.rows(state, statuses, (name,), parts)[0]
 
     def rows(
@@ -113,7 +118,7 @@ class KeptRows:
         names: Sequence[str],
         parts: tuple[str, ...] = (),
     ) -> list[dict[str, Any]]:
-        """The rows of configured connectors."""
+        """Return the rows of configured connectors."""
         kept = self._kept.setdefault(parts, {})
         room = KEPT_MAX - len(kept) if parts in _KEPT_PARTS else 0
         found: list[dict[str, Any]] = []
@@ -128,8 +133,8 @@ class KeptRows:
         return found
 
     def disagreements(self, state: ConfigState, statuses: StatusView) -> Iterator[str]:
-        """Where a row that is kept is not what it would be now, in words. Has rows kept, to be
-        looked at the next time."""
+        """Yield, in words, where a kept row is not as it would be made now. Keeps rows, for the
+        next check."""
         if list(self.names(state)) != sorted(state.connector_names()):
             yield "the names of connectors are kept as they were"
         for parts in _KEPT_PARTS:
@@ -150,7 +155,7 @@ def rows(
     settings: HerderSettings,
     kept: KeptRows | None = None,
 ) -> dict[str, Any]:
-    """The answer to `call`."""
+    """Return the answer to `call`."""
     made = kept or KeptRows(settings)
     names: Sequence[str]
     if call.names:
@@ -172,7 +177,7 @@ def rows(
 
 
 def _begin(names: Sequence[str], call: ShowConnectors) -> int:
-    """Place of the first of `names`, which are sorted, that may be in the answer."""
+    """Return the index of the first of the sorted `names` that may be in the answer."""
     behind = bisect_right(names, call.after) if call.after else 0
     return max(behind, bisect_left(names, call.prefix))
 
@@ -185,7 +190,7 @@ def _has_one_of(statuses: StatusView, name: str, states: frozenset[str]) -> bool
 
 
 def touched_by_configs(events: Iterable[ConfigEvent]) -> Iterator[str]:
-    """Names of the connectors whose rows may be others after `events`."""
+    """Yield the names of the connectors whose rows may change by `events`."""
     for event in events:
         name = getattr(event, "connector", None)
         if name is not None:
@@ -193,7 +198,7 @@ def touched_by_configs(events: Iterable[ConfigEvent]) -> Iterator[str]:
 
 
 def touched_by_statuses(records: Iterable[tuple[str, StatusEvent]]) -> Iterator[str]:
-    """Likewise, of records of the status topic."""
+    """Yield the names of the connectors whose rows may change by records of the status topic."""
     for _, event in records:
         task = getattr(event, "task", None)
         name = getattr(event, "connector", None) if task is None else task.connector

@@ -1,4 +1,4 @@
-"""Life of a task as its worker's herder sees it: one table.
+"""States of a task as its worker's herder sees it: one table of transitions.
 
     idle ──> starting ──> awaiting fencing ──> initialising ──> rechecking ──> opening ──> running
       │         └> parked ──────^                                                ^ └> paused <─┘
@@ -8,9 +8,9 @@
     any of these ──ended──────────────┴> ending ──released──> idle
     idle ──> confirming (was fenced) ──> backing off ──> idle          idle ──> failed
 
-*Idle* means that nothing of the task is alive here: it waits to be started, or to be taken from
-this worker. A task is started from *idle* alone, so a run never begins before the one before it was
-released. The body's side of the same life is `headgate.task.source` and `headgate.task.sink`.
+*Idle* means that nothing of the task is alive on this worker: it waits to be started, or to be
+revoked. A task is started from *idle* alone, so a run never begins before the one before it was
+released. `headgate.task.source` and `headgate.task.sink` have the body's side of these states.
 """
 
 from collections.abc import Mapping
@@ -26,21 +26,22 @@ class TaskState(StrEnum):
     IDLE = "idle"
     STARTING = "starting"
     PARKED = "parked"
-    """Paused from its birth, before it asked for fencing."""
+    """The task was started paused, and has not asked for fencing yet."""
     AWAITING_FENCING = "awaiting fencing"
     INITIALISING = "initialising"
-    """Older producers are shut out; the body initialises its own."""
+    """Older producers are fenced, and the body initialises its own."""
     RECHECKING = "rechecking"
-    """The config topic is read to its end before the body, which reads its offsets, may go on."""
+    """The config topic is read to its end. Until then the body may not go on to read its
+    offsets."""
     OPENING = "opening"
-    """The body calls `start()`; not exactly-once, it reads its offsets first."""
+    """The body calls `start()`. If it is not exactly-once, it reads its offsets first."""
     RUNNING = "running"
     PAUSED = "paused"
     STOPPING = "stopping"
     ENDING = "ending"
-    """The last word was said; something of the run may still be alive."""
+    """The run's last report has come. Something of the run may still be alive."""
     CONFIRMING = "confirming"
-    """It was fenced: the log is read to its end and the membership is confirmed."""
+    """The run was fenced. The log is read to its end, and the membership is confirmed."""
     BACKING_OFF = "backing off"
     FAILED = "failed"
 
@@ -86,7 +87,7 @@ NOTHING_ALIVE: Final = (
 """States in which the task can be given up at once."""
 
 SETTLED: Final = (TaskState.PARKED, TaskState.RUNNING, TaskState.PAUSED, TaskState.FAILED)
-"""States that last until somebody asks for something else."""
+"""States that last until something else is asked for."""
 
 
 def _transitions() -> dict[tuple[TaskState, TaskInput], TaskState]:
@@ -118,7 +119,7 @@ def _transitions() -> dict[tuple[TaskState, TaskInput], TaskState]:
         table[state, i.STOP] = s.STOPPING
         table[state, i.ENDED] = s.ENDING
         table[state, i.PROGRESS_REPORTED] = state
-    # What a body said before our stop reached it.
+    # Reports that a body sent before the stop reached it.
     for crossing in (
         i.FENCING_REQUESTED,
         i.PRODUCER_INITIALISED,
@@ -147,11 +148,12 @@ SHOWN: Final[Mapping[TaskState, State]] = MappingProxyType(
         TaskState.FAILED: State.FAILED,
     }
 )
-"""What a worker's view shows; UNASSIGNED for all others, as the status topic does."""
+"""State that a worker's view shows. All others show UNASSIGNED, as the status topic does."""
 
 
 def next_state(state: TaskState, given: TaskInput) -> TaskState:
-    """
+    """Return the state after an input.
+
     Raises:
         IllegalTransitionError: the table has no such pair.
     """

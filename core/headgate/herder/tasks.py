@@ -1,13 +1,13 @@
-"""Task runs of this worker: when they start, what is answered to them, when they are over.
+"""Task runs of this worker: when they start, what they are answered, when they are over.
 
-The life of each is `headgate.herder.task_table`. A task that was assigned is *held* until it is
-revoked and nothing of its run is alive any more; only then is it said to be gone. Source: Connect's
+`headgate.herder.task_table` has the states of a task. An assigned task is *held* until it is
+revoked and nothing of its run is alive; only then is it reported as gone. Source: Connect's
 DistributedHerder (startWork, processTaskConfigUpdatesWithIncrementalCooperative), KIP-415, KIP-618.
 
-Differs: the leader is not asked for a fence that the log has already: a task count record behind
-the run's task configs is all that it would look for, and what is newer than both the recheck finds.
-A failed request for fencing is tried again (in Java the task stays FAILED until it is restarted by
-hand); a run that was fenced or lost is started anew with backoff while the task is still ours.
+Differs: the leader is not asked to fence if the log has a task count record after the run's task
+configs. It would look for no more, and the recheck finds newer commits. A failed request for
+fencing is repeated (in Java the task stays FAILED until a user restarts it). A run that was fenced
+or lost starts again with backoff while the task is still assigned to this worker.
 """
 
 from collections import deque
@@ -71,11 +71,11 @@ from headgate.task.messages import (
 )
 
 FENCING_TRIES_MAX: Final = 12
-"""How often fencing is asked for while it goes wrong: five minutes in all."""
+"""How often fencing is requested before its failure is final: five minutes in all."""
 _REFUSALS: Final = frozenset({ErrorKind.INTERNAL, ErrorKind.FORBIDDEN, ErrorKind.BAD_REQUEST})
 STARTS_MAX: Final = 200
-"""Tasks started within one command; the rest follows at once, in commands of its own, so that a
-large assignment does not keep the herder from its heartbeats."""
+"""Most tasks started within one command. The rest starts in commands that follow at once, so that a
+large assignment does not delay heartbeats."""
 
 
 class Tasks:
@@ -84,22 +84,22 @@ class Tasks:
         self._statuses = statuses
         self._held = HeldTasks(ctx.news)
         self._runs: dict[str, HeldTask] = {}
-        """Held tasks by run, where something of the run is alive."""
+        """Held tasks by run, for the runs of which something is alive."""
         self._idle: dict[TaskId, None] = {}
-        """Held, not revoked, nothing alive: to be started when that is allowed."""
+        """Tasks that are held, not revoked, and of which nothing is alive: they wait to start."""
         self._revoked: dict[TaskId, None] = {}
-        """Held until nothing of them is alive any more, and then given up."""
+        """Revoked tasks that are held until nothing of them is alive any more."""
         self._to_start: deque[TaskId] = deque()
         self._unsettled: dict[TaskId, None] = {}
-        """Whatever is neither in a lasting state nor idle, in order of its change."""
+        """Tasks that are neither idle nor in a state of `SETTLED`, the earliest first."""
         self._confirming: dict[TaskId, None] = {}
         self._fencing: dict[c.FromTasks, int] = {}
-        """Requests for fencing that are open, and how often each has failed. One serves all runs of
-        a task generation: it is asked after the commit was read, so the leader has read it too."""
+        """Open requests for fencing, and how often each has failed. One serves all runs of a task
+        generation. It is made after the commit was read, so the leader reads that commit, too."""
         self._run_count = 0
         self._birth_ms = ctx.now_ms
         self.startups = [0, 0]
-        """Starts of tasks that succeeded, and that failed."""
+        """Number of starts that succeeded, and of those that failed."""
 
     # -- what the group says --
 
@@ -114,7 +114,7 @@ class Tasks:
                 self._held[task].revoked = False
 
     def revoke(self, tasks: Iterable[TaskId], grace_ms: int | None = None) -> None:
-        """Stop these; `TaskGone` follows for each that was held, at once where nothing is alive."""
+        """Stop these tasks. `TaskGone` follows for each one held, at once if nothing is alive."""
         for task in tasks:
             held = self._held.get(task)
             if held is None or held.revoked:
@@ -126,7 +126,7 @@ class Tasks:
                 self._drop(held)
 
     def membership_changed(self) -> None:
-        """Work may be started now, or no longer."""
+        """Queue the idle tasks to start if work may be started now; otherwise queue none."""
         self._to_start.clear()
         if self._ctx.membership.stable:
             self._to_start.extend(self._idle)
@@ -136,7 +136,7 @@ class Tasks:
         return iter(self._held)
 
     def holds_any(self, task: TaskId) -> bool:
-        """Also what is revoked and still stopping."""
+        """Return whether the task is held, even if it is revoked and still stopping."""
         return task in self._held
 
     def holds(self, task: TaskId) -> bool:
@@ -146,7 +146,7 @@ class Tasks:
     # -- what the log says --
 
     def on_commit(self, connector: str) -> None:
-        """New task configs, or none: stop what runs with the old ones, before the rebalance."""
+        """Stop the runs of the old task configs before the rebalance. There may be no new ones."""
         for held in self._of(connector):
             begin_anew(held)
             held.reached = False
@@ -165,7 +165,7 @@ class Tasks:
     # -- starting --
 
     def start_some(self) -> None:
-        """Start what may be started, `STARTS_MAX` at most."""
+        """Start the queued tasks, `STARTS_MAX` at most."""
         for _ in range(STARTS_MAX):
             if not self._to_start:
                 return
@@ -200,20 +200,20 @@ class Tasks:
         self._resolve(held, Success())
 
     def restart(self, ticket: int, task: TaskId) -> None:
-        """Stop and start one held task; the ticket is resolved when the new run was handed to the
+        """Stop and start one held task. The ticket is resolved when the new run was handed to the
         runner. Source: DistributedHerder.restartTask."""
         held = self._held[task]
         held.tickets = (*held.tickets, ticket)
         begin_anew(held)
-        # Of one that is idle, too: readers pass over UNASSIGNED, and see a run of before.
+        # Also for an idle task: readers skip UNASSIGNED, and would see the run before.
         held.show_restarting = True
         self._stop(held, None)
         if held.state is TaskState.IDLE:
             self._wait_idle(held)
 
     def restart_planned(self, connector: str, *, only_failed: bool) -> None:
-        """Part of a restart by record: stop and start what is here of the connector's tasks.
-        Source: doRestartConnectorAndTasks."""
+        """Restart the connector's tasks that are here, as part of a restart by record. Source:
+        doRestartConnectorAndTasks."""
         for held in self._of(connector):
             if held.revoked or (only_failed and not has_failed(held)):
                 if held.state in SETTLED:
@@ -226,13 +226,13 @@ class Tasks:
                 self._wait_idle(held)  # nothing of it was alive
 
     def is_restarting(self, connector: str) -> bool:
-        """Some of its tasks are being stopped, to be started anew."""
+        """Return whether tasks of the connector are being stopped in order to start again."""
         return any(held.show_restarting for held in self._of(connector))
 
     # -- stopping --
 
     def _stop(self, held: HeldTask, grace_ms: int | None) -> None:
-        """Leave nothing alive. With `grace_ms` None the run gets the time that the settings say."""
+        """Stop what is alive of the task. `grace_ms` None: as long as the settings say."""
         alive = held.state in ALIVE
         if alive or held.state in NOTHING_ALIVE:
             rested = held.state in (TaskState.CONFIRMING, TaskState.BACKING_OFF, TaskState.FAILED)
@@ -252,7 +252,7 @@ class Tasks:
 
     def on_report(self, run: str, report: TaskReport) -> None:
         if (held := self._runs.get(run)) is None:
-            return  # released long ago: a late word changes nothing
+            return  # released before: a late report changes nothing
         if report != held.progress:
             self._ctx.news.changed(held.task)
         try:
@@ -301,8 +301,8 @@ class Tasks:
                 assert_never(report)
 
     def _misbehaved(self, held: HeldTask, what: str) -> None:
-        """The body did not keep to the protocol: it may have skipped a step that exactly-once rests
-        on. Its run is ended at once and the task has failed."""
+        """End the run at once and let the task fail, because its body broke the protocol. The body
+        may have skipped a step that exactly-once depends on."""
         if held.state in ALIVE:
             self._move(held, TaskInput.STOP)
             self._ctx.emit(StopTaskBy(held.run, 0))
@@ -373,8 +373,8 @@ class Tasks:
             self._ctx.note(c.Ask(origin, FenceConnector(origin.connector)))
 
     def _is_fenced(self, connector: str) -> bool:
-        """Whether a task count record follows the task configs of whatever runs here: a newer
-        commit would have stopped it."""
+        """Return whether a task count record follows the task configs of the runs here. Those are
+        the newest, since a newer commit would have stopped the runs."""
         entry = self._ctx.state.entry(connector)
         return entry is not None and not entry.fencing_pending
 
@@ -383,9 +383,9 @@ class Tasks:
         self._ctx.emit(SendTask(held.run, FencingAnswered(error)))
 
     def on_fencing_result(self, origin: c.FromTasks, result: Result) -> None:
-        """The leader's answer. A change of leader, newer task configs or a lost answer must not
-        leave the task FAILED: it is asked again. So is what went wrong with the fencing itself, but
-        not for ever: who looks at the status shall learn of a permission that is missing."""
+        """Handle the answer to a request for fencing. A change of leader, newer task configs or a
+        lost answer must not leave the task FAILED, so failures are retried. A lasting failure of
+        the fencing itself is final, so that the status shows, say, a missing permission."""
         awaiting = self._awaiting_fencing(origin)
         if not awaiting:
             self._fencing.pop(origin, None)
@@ -432,12 +432,12 @@ class Tasks:
         self._ctx.emit(SendTask(run, RecheckAnswered(self._objection(held))))
 
     def _objection(self, held: HeldTask) -> str | None:
-        """Why the task must not go on, None if it may. Source: KIP-618,
+        """Return why the task must not go on; None: it may. Source: KIP-618,
         ExactlyOnceWorkerSourceTask's postProducerCheck.
 
-        Differs: Java looks here for a newer commit and for a revocation. Whatever was read or heard
-        of these has stopped the run already, which is then not RECHECKING any more. The leader's
-        word that older producers are shut out is looked up in the log, where it has to be.
+        Differs: Java checks here for a newer commit and for a revocation. Here, either of them has
+        already stopped the run, which is then not RECHECKING any more. What is checked is that the
+        log has the task count record by which the leader says that older producers are fenced.
         """
         entry = self._ctx.state.entry(held.task.connector)
         if entry is None or entry.fencing_pending:
@@ -450,8 +450,8 @@ class Tasks:
     # -- fenced --
 
     def _confirm(self, held: HeldTask) -> None:
-        """Another producer has the task's transactional id. Either the task is another worker's by
-        now, or a namesake of an older run came late: the log and the group tell."""
+        """Find out why another producer has the task's transactional id. Either another worker has
+        the task by now, or an older run was late. The log and the group tell which."""
         membership = self._ctx.membership
         self._move(held, TaskInput.CONFIRM)
         self._confirming[held.task] = None
@@ -479,7 +479,7 @@ class Tasks:
         self._confirmed(held)
 
     def on_membership_confirmed(self, sent_ms: int) -> None:
-        """The coordinator knew us in our generation when it answered what was sent at `sent_ms`."""
+        """Note that a heartbeat sent at `sent_ms` was answered in this worker's generation."""
         for task in list(self._confirming):
             held = self._held.get(task)
             if held is None or held.state is not TaskState.CONFIRMING:
@@ -519,7 +519,7 @@ class Tasks:
         return restart_policy(entry.config, default)
 
     def _show_failed(self, held: HeldTask, ended: TaskEnded) -> None:
-        """The task's run failed: says so, and whether the restart policy starts it anew."""
+        """Write the status FAILED, and whether the restart policy starts the task again."""
         policy, since, now_ms = self._policy(held), held.running_since_ms, self._ctx.now_ms
         if since is not None and now_ms - since >= policy.quiet_ms:
             held.restarts = 0
@@ -529,7 +529,7 @@ class Tasks:
         self._show(held, State.FAILED, policy.announced(trace, held.restarts, delay_ms))
 
     def restart_failed(self, task: TaskId, run: str) -> None:
-        """The restart policy's wait is over: starts the task anew, if it is still as it failed."""
+        """Start the task after the restart policy's delay, if it is still FAILED."""
         held = self._held.get(task)
         if held is None or held.run != run or held.state is not TaskState.FAILED or held.revoked:
             return
@@ -548,13 +548,13 @@ class Tasks:
     # -- views --
 
     def view(self, changed: Iterable[TaskId] | None = None) -> tuple[TaskView, ...]:
-        """Views of all that are held, or of `changed`."""
+        """Return the views of all tasks held, or of `changed`."""
         shown = map(self._held.look, sorted(self._held if changed is None else changed))
         return tuple(map(task_view, shown))
 
     @property
     def pending(self) -> list[str]:
-        """What is under way, in words: the first few, each with its task."""
+        """Everything under way, in words, each with its task."""
         words = [f"{self._held.look(t).state.value} {t}" for t in self._unsettled]
         if self._ctx.membership.stable:
             config = self._ctx.state.task_config
@@ -579,7 +579,7 @@ class Tasks:
         held.tickets = ()
 
     def _move(self, held: HeldTask, given: TaskInput) -> None:
-        """The only place where a task's state changes."""
+        """Apply an input to the task's state. No other code changes it."""
         held.state = next_state(held.state, given)
         if held.state is TaskState.IDLE or held.state in SETTLED:
             self._unsettled.pop(held.task, None)
@@ -589,7 +589,7 @@ class Tasks:
 
 
 def _for_good(kind: ErrorKind, tries: int) -> bool:
-    """Whether fencing was refused in a way that another try will not change. A leader answers even
-    BAD_REQUEST for the moment: to a call without signature, as all were before the group's protocol
+    """Return whether a failure of fencing is final. Even BAD_REQUEST may be temporary: a leader
+    answers it to an unsigned request, and requests were unsigned before the group's protocol
     changed."""
     return kind in _REFUSALS and tries >= FENCING_TRIES_MAX

@@ -1,4 +1,5 @@
-"""The tasks that a connector gives: how many they may be, and what of its config goes with them."""
+"""The task configs that a connector generates: how many there may be, and which keys of the
+connector's config go with them."""
 
 from typing import Final
 
@@ -10,8 +11,8 @@ _TASKS_DIGITS: Final = len(str(TASKS_MAX))
 
 
 def tasks_max(config: Config) -> int:
-    """`tasks.max`, 1 where it is absent or no positive number, and at most `TASKS_MAX`. Validation
-    refuses those; a config that Java's workers wrote was not validated here."""
+    """Return `tasks.max`: 1 if it is absent or not a positive number, and at most `TASKS_MAX`.
+    Validation refuses other values, but a config that Java workers wrote was not validated here."""
     text = (config.get("tasks.max") or "1").strip()
     if not (text.isascii() and text.isdecimal()):
         return 1
@@ -20,12 +21,13 @@ def tasks_max(config: Config) -> int:
 
 
 def tasks_max_enforced(config: Config) -> bool:
-    """`tasks.max.enforce`: more tasks than `tasks.max` are a failure. Source: KIP-1004."""
+    """Return whether more tasks than `tasks.max` are a failure (`tasks.max.enforce`). Source:
+    KIP-1004."""
     return (config.get("tasks.max.enforce") or "true").strip().lower() != "false"
 
 
 def too_many(name: str, count: int, limit: int) -> str:
-    """Why a connector with more tasks than `tasks.max` fails, in Java's words."""
+    """Return why a connector with more tasks than `tasks.max` fails, in Java's words."""
     return (
         f"The connector {name} has generated {count} tasks, which is greater than {limit}, the "
         "maximum number of tasks it is configured to create. This behavior should be considered a "
@@ -36,7 +38,8 @@ def too_many(name: str, count: int, limit: int) -> str:
 
 
 def with_topics(task_config: Config, connector_config: Config) -> Config:
-    """A task config as it is logged: `topics` and `topics.regex` are the connector's. (`task.class`
-    was set by the runtime, which alone knows the class.) Source: `Worker.connectorTaskConfigs`."""
+    """Return a task config as it is logged: `topics` and `topics.regex` are the connector's.
+    (`task.class` was set by the runtime, which alone knows the class.) Source:
+    `Worker.connectorTaskConfigs`."""
     copied = {key: connector_config[key] for key in _COPIED if connector_config.get(key)}
     return {**task_config, **copied}
