@@ -1,8 +1,8 @@
-"""Whether the tables of one herder agree with each other, after each command.
+"""Checks that the tables of one herder agree with each other, after each command.
 
-A wrong entry in one of them would show much later, as a task that never starts or that two workers
+A wrong entry in a table would show much later, as a task that never starts or that two workers
 have. `Herder.check` finds it at the command that made it. The simulation and the scenarios call it
-after every command; a worker does not, since it looks at all that is held.
+after every command. A worker does not, since it looks at all work that is held.
 
 Source: dask's `validate_state`.
 """
@@ -22,12 +22,13 @@ from headgate.topics.config_state import ConfigState
 
 
 class InconsistentError(CoreError):
-    """Tables of a herder do not agree: a bug in it. The message has all that was found."""
+    """Tables of a herder do not agree, which is a bug in the herder. The message has all that was
+    found."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTables:
-    """The tables of `headgate.herder.tasks`, as they have them."""
+    """The tables of `headgate.herder.tasks`, under the same names."""
 
     held: HeldTasks
     runs: Mapping[str, HeldTask]
@@ -39,14 +40,15 @@ class TaskTables:
 
 
 class ToldNews:
-    """Whether whatever looks otherwise than at the last check is news."""
+    """Checks that every item whose view has changed since the last check was reported to `News`."""
 
     def __init__(self) -> None:
         self._mark = ""
         self._shown: Mapping[Item, object] = {}
 
     def disagreements(self, news: News, shown: Mapping[Item, object]) -> Iterator[str]:
-        """`shown`: what is shown of each item that is held now."""
+        """Yield, in words, where `news` and the views disagree. `shown`: the view of each item held
+        now."""
         found, before = news.since(self._mark), self._shown
         self._mark, self._shown = news.asked(), shown
         if found is None:
@@ -115,7 +117,7 @@ def _few(tasks: Collection[TaskId]) -> str:
 
 
 class Holder(Protocol):
-    """A part that a call waits for."""
+    """A part of the herder that a call may wait for."""
 
     def has(self, ticket: int) -> bool: ...
 
@@ -128,7 +130,12 @@ def check_calls(
     changes: Holder,
     writes: Holder,
 ) -> Iterator[str]:
-    """Open calls by ticket, and the tickets of those that await an answer by its token."""
+    """Yield, in words, which open calls wait for something that will not come.
+
+    Args:
+        calls: open calls by ticket.
+        by_token: tickets of the calls that await an answer, by the token of the answer.
+    """
     for token, ticket in by_token.items():
         found = calls.get(ticket)
         if found is None or found.token != token:

@@ -1,8 +1,8 @@
-"""Rounds of fencing, run by the leader: shut out the producers of older task generations, then
-record how many there may be from now on.
+"""Fencing rounds, run by the leader: fence the producers of older task generations, then write the
+task count record, which says how many producers there may be from then on.
 
-One round per connector at a time; who asks meanwhile joins it. A newer commit cancels it. Source:
-KIP-618; Connect's ZombieFencing in DistributedHerder.
+A connector has one round at a time; a request that comes meanwhile joins it. A newer commit cancels
+the round. Source: KIP-618; Connect's ZombieFencing in DistributedHerder.
 """
 
 from collections.abc import Iterator
@@ -33,11 +33,11 @@ class RoundPhase(StrEnum):
 class FencingRound:
     connector: str
     token: int
-    """Tells this round's answers from those of a cancelled one."""
+    """Token of the answers to this round. Answers to a cancelled round have another."""
     tickets: list[int]
     phase: RoundPhase = RoundPhase.READING
     commit_offset: int | None = None
-    """Task generation that the round is about; known once the log was read."""
+    """Task generation that the round is about. It is known once the log was read."""
 
 
 class FencingRounds:
@@ -45,10 +45,11 @@ class FencingRounds:
         self._ctx = ctx
         self._rounds: dict[str, FencingRound] = {}
         self.done = self.failed = 0
-        """Rounds of this worker that have shut producers out, and those that have not."""
+        """Number of rounds that have fenced producers, and of those whose fencing failed."""
 
     def join(self, ticket: int, connector: str) -> None:
-        """Only while leading: a former leader must not shut out the tasks of its successor."""
+        """Begin a round of the connector, or join the one under way. Call it only while leading: a
+        former leader must not fence the tasks of its successor."""
         found = self._rounds.get(connector)
         if found is not None:
             found.tickets.append(ticket)
@@ -79,7 +80,7 @@ class FencingRounds:
             self._finish(fencing, Failure(ErrorKind.BAD_REQUEST, text))
             return
         if entry.inconsistent:
-            # There is nobody to start, and what its commit says is no count of anybody.
+            # No task can start, and no tasks have ever run by the count of this commit.
             self._finish(fencing, Failure(ErrorKind.CONFLICT, INCOMPLETE.format(name)))
             return
         fencing.commit_offset = entry.commit_offset
@@ -105,8 +106,9 @@ class FencingRounds:
         self._ctx.read_to_end(ForRound(fencing.connector, fencing.token))
 
     def _record(self, fencing: FencingRound) -> None:
-        """A commit that was read meanwhile has cancelled the round; one that comes before the count
-        is written is looked for again where it is decided (`privileged.RecordCount`)."""
+        """Ask the leader's lane to write the task count record. A newer commit that was read during
+        the round has cancelled it. One that comes before the count is written is found where that
+        write is decided (`privileged.RecordCount`)."""
         assert fencing.commit_offset is not None  # without a commit there is nothing to record
         fencing.phase = RoundPhase.RECORDING
         self._ctx.note(RoundDone(fencing.connector, fencing.commit_offset))
@@ -116,7 +118,7 @@ class FencingRounds:
         if fencing is None or fencing.phase is not RoundPhase.RECORDING:
             return
         if note.commit_offset != fencing.commit_offset:
-            return  # of a round that was given up: it says nothing of this one's task configs
+            return  # it answers a round that was given up, about other task configs
         if note.error is None:
             self._finish(fencing, Success())
         else:
@@ -124,8 +126,8 @@ class FencingRounds:
             self._finish(fencing, Failure(kind, note.error))
 
     def on_commit(self, connector: str) -> None:
-        """New task configs, or the connector is gone: the round fences the wrong producers, or
-        would say it did."""
+        """Cancel the round if the connector has new task configs or is gone. It would fence the
+        wrong producers, or claim that it did."""
         fencing = self._rounds.get(connector)
         if fencing is None or fencing.phase is RoundPhase.READING:
             return
@@ -134,7 +136,8 @@ class FencingRounds:
             self._finish(fencing, Failure(ErrorKind.CONFLICT, CANCELLED))
 
     def give_up(self) -> None:
-        """No longer the leader: whoever asked looks for the next one."""
+        """Give up all rounds, because this worker does not lead any more. Their calls are routed
+        again."""
         for fencing in self._rounds.values():
             for ticket in fencing.tickets:
                 self._ctx.note(Unplaced(ticket))
@@ -149,7 +152,7 @@ class FencingRounds:
         return any(ticket in each.tickets for each in self._rounds.values())
 
     def disagreements(self) -> Iterator[str]:
-        """Where rounds wait for what will not come, in words."""
+        """Yield, in words, where rounds wait for something that will not come."""
         if self._rounds and not self._ctx.membership.is_leader:
             yield f"rounds of fencing of {list(self._rounds)} on a worker that does not lead"
         for name, each in self._rounds.items():

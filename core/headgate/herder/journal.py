@@ -1,11 +1,13 @@
 """A journal of one herder: every command with its time, as lines that replay to the same decisions.
 
-A user's bug arrives as a file. The first line has the herder's settings, each further line one
-command. Secrets are left out: values of configs that no decision reads, session keys and the texts
-of errors stand there as digests, so that equal values stay equal. Offsets stand there as they are.
-`replay_journal` gives the commands to a new herder. What it decides is what the first one decided,
-word for word, as `Journal.decided` and `shown` have it: both without what answers tell and without
-texts of errors.
+A user's bug report can bring it as a file. The first line has the herder's settings, each further
+line one command. Secrets are left out: values of configs that no decision reads, session keys, and
+the texts of errors. Digests stand for them, so that equal values stay equal. Offsets are written as
+they are.
+
+`replay_journal` gives the commands to a new herder, which makes the same decisions, word for word.
+`Journal.decided` and `shown` bring both into a form to compare, without what answers tell and
+without texts of errors.
 
 Source: dask's `stimulus_log` is the model. Kafka Connect has none.
 """
@@ -47,19 +49,21 @@ SHOWN: Final = frozenset(
 )
 """Keys of configs whose values decisions read. Every other value is a digest."""
 _CONFIGS: Final = frozenset({"changes", "config", "configs", "connector_config", "task_config"})
-"""Fields of messages with configs. Keys of plain data may be the same words, and mean nothing."""
+"""Fields of messages that hold configs. The same words may be keys of plain data, which are not
+meant."""
 _TEXTS: Final = frozenset(
     {"abandon", "detail", "error", "errors", "message", "quarantined", "reason", "trace"}
 )
-"""Fields of messages with texts that may quote what connectors and clients have said."""
+"""Fields of messages that hold texts, which may quote what connectors and clients have said."""
 _LEFT_OUT: Final = frozenset({"worker_settings", "transport", "hidden"})
 _NO_TEXT: Final = "<left out>"
 _Rule: TypeAlias = Callable[[object, str, object], object]
-"""What stands for a field of a message: message, name and value of the field."""
+"""Returns what the journal has for a field of a message. Arguments: the message, the field's name
+and its value."""
 
 
 class JournalError(CoreError):
-    """A line that is none of a journal; the message has its number."""
+    """A line is not one of a journal. The message has its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +79,17 @@ class Journal:
     """Makes the lines of one herder's journal.
 
     Args:
-        salt: makes digests useless to others who guess values; random, kept nowhere.
+        salt: random bytes, kept nowhere. Without them, guessed values cannot be compared with
+            digests.
     """
 
     def __init__(self, salt: bytes) -> None:
         self._salt = salt
         self._digests: dict[str, str] = {}
-        """Digest of a connector's config as it is -> of the same config as the journal has it."""
+        """Digest of a connector's config -> digest of the same config as the journal has it."""
         self._words: dict[str, None] = {}
-        """What restart policies look for in an error: its digest has those of them that it has."""
+        """Words that restart policies look for in error texts. A text's digest is followed by those
+        it has."""
 
     def first_line(self, settings: HerderSettings, now_ms: int, wall_ms: int) -> str:
         self._words.update(dict.fromkeys(settings.restart.errors))
@@ -100,7 +106,7 @@ class Journal:
         return json.dumps(entry, separators=(",", ":"), ensure_ascii=False)
 
     def decided(self, effects: Iterable[Effect]) -> list[Any]:
-        """A decision as JSON can carry it. Secrets are left out as in the line of its command, so
+        """Return a decision as plain data. Secrets are left out as in the line of its command, so
         it is equal to `shown` of what a replay decides."""
         return [_shown(effect, self._safe, _without_texts) for effect in effects]
 
@@ -112,7 +118,7 @@ class Journal:
         if name == "value" and isinstance(message, Success):
             return None if value is None else _NO_TEXT
         if name in _TEXTS:
-            # Of a conflict's text decisions read the beginning. Workers alone write it.
+            # Decisions read how the text of a conflict begins. Only workers write such texts.
             conflict = isinstance(message, Failure) and message.kind is ErrorKind.CONFLICT
             return value if conflict else _each_text(value, self._text)
         if name == "key" and isinstance(message, (SessionKeyMade, SessionKeyChanged)):
@@ -152,11 +158,11 @@ class Journal:
 
 
 def replay_journal(lines: Iterable[str]) -> Iterator[Step]:
-    """What a new herder decides on the commands of a journal, one step after the other. A last line
-    that was cut off, as when its worker was killed, ends the replay.
+    """Give the commands of a journal to a new herder, and yield its decisions step by step. A last
+    line that was cut off, as when its worker was killed, ends the replay.
 
     Raises:
-        JournalError: a line that is none of a journal of this version.
+        JournalError: a line is not one of a journal of this version.
     """
     numbered = enumerate(lines, 1)
     number, text = next(numbered, (0, ""))
@@ -185,8 +191,8 @@ def replay_journal(lines: Iterable[str]) -> Iterator[Step]:
 
 
 def shown(effects: Iterable[Effect]) -> list[Any]:
-    """`effects` as JSON can carry them: records of the config topic and the status topic as what
-    they say, without what answers tell and without texts of errors."""
+    """Return `effects` as plain data. Records of the config topic and the status topic are decoded.
+    What answers tell and texts of errors are left out."""
     return [_shown(effect, _without_texts) for effect in effects]
 
 
@@ -206,7 +212,8 @@ def _shown(effect: Effect, *rules: _Rule) -> Any:
 
 
 def _without_texts(message: object, name: str, value: object) -> object:
-    """They are made of what the journal has digests of, so a replay has other ones."""
+    """Leave out texts. They are made of values of which the journal has digests, so a replay makes
+    others."""
     if name == "value" and isinstance(message, Success):
         return None if value is None else _NO_TEXT
     if name in _TEXTS:
@@ -215,8 +222,8 @@ def _without_texts(message: object, name: str, value: object) -> object:
 
 
 def _changed(value: object, rule: _Rule) -> Any:
-    """`value`, with each field of the messages in it as `rule` has it. Plain data stays as it
-    is."""
+    """Return `value` with `rule` applied to each field of the messages in it. Plain data stays as
+    it is."""
     kind: Any = type(value)
     if kind is tuple:
         items = cast(tuple[object, ...], value)
@@ -234,7 +241,8 @@ def _changed(value: object, rule: _Rule) -> Any:
 
 
 def _each_text(value: object, change: Callable[[str], str]) -> object:
-    """What is no text, as a code of an error or None, stays, and so does an empty one."""
+    """Apply `change` to each text in `value`. Codes of errors, None and empty texts stay as they
+    are."""
     if isinstance(value, tuple):
         return tuple(_each_text(each, change) for each in cast(tuple[object, ...], value))
     if isinstance(value, str) and value and not isinstance(value, Enum):

@@ -1,15 +1,18 @@
-"""The leader's hold on the config topic: claim it, write to it one decision at a time, read back.
+"""The leader's hold on the config topic: claim it, write one decision at a time, read back.
 
-A worker that finds itself leader of a generation claims the log, reads it to its end, and only then
-decides: from there on nobody else writes privileged records, so what it has read is all there is.
-Who led the generation just before, and lost no write, need not read again: nobody led in between.
-For each connector one write is under way at a time (a *lane*), and the next is decided once the
-reader has passed the one before; a lane can also be held, so that nothing is written meanwhile.
-Source: KIP-618 (leader access to the config topic), `KafkaConfigBackingStore`.
+A worker that becomes leader of a generation claims the log, reads it to its end, and only then
+decides. After the claim no other worker writes privileged records, so the leader has read all there
+are. A leader that also led the generation just before, and lost no write, does not read again:
+nobody led in between.
 
-Differs: whichever write finds that the claim was overtaken, the claim is made anew while the group
-still calls this worker its leader, and the write is decided again (Java answers 500, and one path
-never reclaims). So it is after a write that got no answer, which is not decided again.
+Each connector has a *lane*, with at most one write under way. The next write is decided once the
+reader has passed the one before. A lane can also be held, so that nothing is written about the
+connector meanwhile. Source: KIP-618 (leader access to the config topic), `KafkaConfigBackingStore`.
+
+Differs: if a write finds the claim overtaken while the group still calls this worker its leader,
+the claim is made again and the write is decided again. Java answers 500, and one of its paths never
+reclaims. After a write without an answer the claim is made again, too, but that write is not
+decided again.
 """
 
 import heapq
@@ -100,7 +103,7 @@ class CallJob:
 
 @dataclass(frozen=True, slots=True)
 class HoldLane:
-    """Nothing is written, and nobody else writes about the subject, until it is let go."""
+    """Hold the lane of `subject`: nothing is written about it until the lane is released."""
 
     ticket: int
     subject: str
@@ -111,19 +114,19 @@ Job: TypeAlias = CallJob | OwnWrite | HoldLane
 
 @dataclass(slots=True)
 class Lane:
-    """Writes about one connector, in the order they were asked."""
+    """Writes about one connector, in the order in which they were submitted."""
 
     subject: str
     current: Job | None = None
     answer: Success = field(default_factory=Success)
-    """What `current` is answered once it was read back."""
+    """Answer to `current`, given once its records were read back."""
     then: tuple[Record, ...] = ()
-    """What `current` is to append before that."""
+    """Records that `current` still has to append before it is answered."""
     waiting: deque[Job] = field(default_factory=lambda: deque[Job]())
     looking: bool = False
-    """`current` changes nothing in the log as far as that was read: it is read to its end."""
+    """The log is being read to its end, after which `current` is decided again."""
     looked: bool = False
-    """The first waiting job has been looked at this way."""
+    """The log was read to its end for the first waiting job."""
 
 
 class Leadership:
@@ -133,12 +136,13 @@ class Leadership:
         self._generation = -1
         self._failures = 0
         self._follows = False
-        """The claim under way follows on one that was ready: nobody else wrote in between. By the
-        same rule a log on Kafka keeps its leader's producer (`LeaderWriter.claim`)."""
+        """The claim under way follows on one of this worker that was ready: nobody else wrote in
+        between. By the same rule, the log on Kafka keeps its leader's producer
+        (`LeaderWriter.claim`)."""
         self.error_text = ""
-        """Why the last attempt of this claim came to nothing; empty: none has yet."""
+        """Why the last attempt at this claim failed. Empty: none has failed yet."""
         self.claim_count = 0
-        """Tells whether the claim is still the same, unbroken."""
+        """Number of claims completed. It tells whether the claim is still the same, unbroken."""
         self.terms = 0
         """How often this worker has ceased to lead."""
         self._lanes: dict[str, Lane] = {}
@@ -171,7 +175,7 @@ class Leadership:
         self._ctx.emit(ClaimLeadership(self._generation))
 
     def on_claimed(self, answer: LeadershipClaimed) -> bool:
-        """Whether this worker leads from now on."""
+        """Handle the answer to a claim. Return whether this worker leads from now on."""
         if answer.generation != self._generation or self._claim is not Claim.CLAIMING:
             return False
         if answer.error is not None:
@@ -200,7 +204,7 @@ class Leadership:
         self._ctx.read_to_end(ForClaim(self._generation))
 
     def on_all_read(self, generation: int, error: str | None) -> bool:
-        """Whether this worker leads from now on."""
+        """Handle the end of the log. Return whether this worker leads from now on."""
         if generation != self._generation or self._claim is not Claim.READING:
             return False
         if error is not None:
@@ -221,7 +225,7 @@ class Leadership:
     # -- lanes --
 
     def submit(self, job: Job) -> None:
-        """Decide and write, as soon as it is its turn."""
+        """Queue a job in its lane. It is decided and written when its turn comes."""
         subject = _subject(job)
         lane = self._lanes.setdefault(subject, Lane(subject))
         lane.waiting.append(job)
@@ -253,9 +257,12 @@ class Leadership:
             self._lanes.pop(lane.subject, None)
 
     def on_unchanged_read(self, subject: str, error: str | None) -> None:
-        """A write is refused to a leader that was overtaken without knowing; an answer without a
-        write is not. What the later leader wrote is in the log by now. So is a pause that another
-        worker wrote before the call with an etag came."""
+        """Decide a job again, after the log was read to its end for it.
+
+        A leader that was overtaken without knowing it is refused its writes, but not an answer
+        without a write. The log now has what the later leader wrote. It also has every pause that
+        another worker wrote before a call with an etag came.
+        """
         lane = self._lanes.get(subject)
         if lane is None or not lane.looking:
             return
@@ -269,8 +276,8 @@ class Leadership:
         self._go_on(lane)
 
     def _decide_again(self, lane: Lane, job: Job) -> None:
-        """Another may have led and written since it was decided: the log was read on, or is being
-        read for a claim of ours."""
+        """Put a job first in its lane, to be decided again. Another worker may have led and written
+        since: the log was read on, or is being read for a claim of this worker."""
         lane.waiting.appendleft(job)
         self._go_on(lane)
 
@@ -281,7 +288,8 @@ class Leadership:
             self._give_up_waiting()
 
     def release(self, ticket: int, subject: str) -> None:
-        """Releases the lane that is held for `ticket`, or waited for; else does nothing."""
+        """Release the lane that is held for `ticket`, or the turn waiting for it. Otherwise do
+        nothing."""
         lane = self._lanes.get(subject)
         if lane is None:
             return
@@ -298,7 +306,7 @@ class Leadership:
         self._ctx.emit(AppendConfig(token, records, privileged=True))
 
     def on_appended(self, answer: ConfigAppended) -> bool:
-        """Whether the append was one of ours."""
+        """Handle the answer to an append. Return whether the append was one of the leader's."""
         lane = self._appends.pop(answer.token, None)
         if lane is None:
             return False
@@ -309,7 +317,7 @@ class Leadership:
         return True
 
     def on_config_read(self) -> None:
-        """Our reader has come further: what it has passed is done."""
+        """Finish the writes whose records this worker's reader has passed."""
         while self._read_back and self._read_back[0][0] <= self._ctx.state.offset:
             end, _, lane = heapq.heappop(self._read_back)
             records, lane.then = lane.then, ()
@@ -325,7 +333,7 @@ class Leadership:
             self._run(lane)
 
     def on_append_failed(self, answer: ConfigAppendFailed) -> bool:
-        """Whether the append was one of ours."""
+        """Handle the failure of an append. Return whether the append was one of the leader's."""
         lane = self._appends.pop(answer.token, None)
         if lane is None:
             return False
@@ -342,8 +350,8 @@ class Leadership:
             return True
         self._done(job, _write_failure(job, answer))
         if self.ready:
-            # It may have been written all the same, or hang in a transaction that nobody reads
-            # past: a claim ends that, and is followed by a look.
+            # It may have been written all the same, or hang in a transaction that no reader gets
+            # past. A new claim ends that transaction, and the log is read after it.
             self._claim_later()
         if not lane.waiting:
             self._lanes.pop(lane.subject, None)
@@ -376,7 +384,7 @@ class Leadership:
                 assert_never(job)
 
     def has(self, ticket: int) -> bool:
-        """Whether a write for the call, or its turn to hold a lane, is under way."""
+        """Return whether a write for the call is waiting or under way, or a hold of a lane is."""
         return any(
             isinstance(job, CallJob | HoldLane) and job.ticket == ticket
             for lane in self._lanes.values()
@@ -384,13 +392,13 @@ class Leadership:
         )
 
     def holders(self) -> Iterator[int]:
-        """Tickets for which lanes are held."""
+        """Yield the tickets for which lanes are held."""
         for lane in self._lanes.values():
             if isinstance(lane.current, HoldLane):
                 yield lane.current.ticket
 
     def disagreements(self) -> Iterator[str]:
-        """Where lanes, writes and the claim do not agree, in words."""
+        """Yield, in words, where lanes, writes and the claim contradict each other."""
         membership = self._ctx.membership
         if (self._claim is Claim.NONE) is membership.is_leader:
             yield f"claim {self._claim.value}; leads: {membership.is_leader}"
@@ -421,8 +429,9 @@ class Leadership:
 
 
 def _must_look(call: PrivilegedCall, decision: Decision) -> bool:
-    """Whether the log is read to its end before `decision` holds: an etag is compared, or an answer
-    without a write says how things are (as asked, absent, there already)."""
+    """Return whether the log must be read to its end before `decision` holds. It must if an etag is
+    compared, or if the answer, without a write, says that something is absent, there, or as asked
+    already."""
     if etag_of(call) is not None:
         return True
     if isinstance(decision, Failure):
@@ -431,8 +440,8 @@ def _must_look(call: PrivilegedCall, decision: Decision) -> bool:
 
 
 def _written(job: Job, answer: Success, end: int) -> Success:
-    """`answer` to a job whose records end at the config offset `end`. Where it changes config or
-    target state, the record that does is the last one."""
+    """Return `answer` to a job whose records end at the config offset `end`. If the job changes a
+    config or target state, the last record does that, so `end` is also the etag."""
     changes = CreateConnector | PutConnectorConfig | MergedPatch | SetTargetState
     changed = isinstance(job, CallJob) and isinstance(job.call, changes)
     return replace(answer, config_offset=end, etag=end if changed else None)
@@ -445,8 +454,8 @@ def _subject(job: Job) -> str:
 
 
 def _write_failure(job: Job, answer: ConfigAppendFailed) -> Failure:
-    """Answer to a write that failed. Without an etag it is safe to ask again, as Java says: the
-    change would be made once more."""
+    """Return the answer to a write that failed. Without an etag the caller may safely ask again, as
+    Java says: the same change is made once more."""
     if answer.too_large:
         return Failure(ErrorKind.BAD_REQUEST, f"{WRITE_FAILED} ({answer.reason})")
     if isinstance(job, CallJob) and etag_of(job.call) is not None:

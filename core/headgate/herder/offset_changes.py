@@ -4,23 +4,25 @@ DistributedHerder.modifyConnectorOffsets.
     READING ─> FENCING ─> SETTLING ─> QUEUED ─> CHECKING ─> ALTERING ─> (CONFIRMING)
                                                    └──> FENCING, SETTLING again
 
-The connector must be STOPPED and have no tasks, at the end of the config topic. Then its tasks must
-be gone from every worker, which a round tells in which nobody reports them; where source tasks are
-exactly-once, older producers are shut out first. From QUEUED on the connector's lane of the log is
-held: what would give it tasks (or delete it) waits until the offsets are written, so that tasks
-find either none of the change or all of it. It is let go when the call's time is over and the
-connector's class has still not come back from its `alter_offsets`. After a change of leaders
-nothing is held any more: a change is called done only if the log shows that no task configs came in
-between.
+The config topic, read to its end, must show that the connector is STOPPED and has no tasks. Where
+source tasks are exactly-once, older producers are fenced. Then the connector's tasks must be gone
+from every worker, as shown by a round in which no member reports them.
 
-Offsets that a deleted connector has left are reset in the same way: there must be no connector of
+From CHECKING on the change holds the connector's lane of the log. A write that would give the
+connector tasks, or delete it, waits until the offsets are written, so that tasks find either none
+of the change or all of it. If the call's time is over while the connector's class has still not
+returned from its `alter_offsets`, the lane is released. After a change of leaders nothing is held
+any more. A change then counts as done only if the log shows that no task configs came in between.
+
+Offsets that a deleted connector has left are reset in the same way. There must be no connector of
 the name, and one that is created meanwhile waits in the lane. The producers that the log has
-recorded for it are shut out; no task count is recorded, since there is no commit that it would be
-about: the next tasks of the name shut them out again. Source: an earlier text of KIP-875.
+recorded for the deleted connector are fenced. No task count is recorded, since there is no commit
+that it would be about. The next tasks of the name fence them again. Source: an earlier text of
+KIP-875.
 
-Differs: Java refuses during a rebalance (409), and does not keep the connector from being resumed
-while it writes; a connector that never had tasks can be reset as often as one likes. Input that
-cannot be an offset is the user's fault (400; 500 in Java for source connectors).
+Differs: Java refuses during a rebalance (409), and lets the connector be resumed while it writes. A
+connector that never had tasks can be reset as often as one likes. Input that cannot be an offset is
+the user's fault (400; 500 in Java for source connectors).
 """
 
 from collections.abc import Iterator
@@ -76,9 +78,9 @@ class Step(StrEnum):
     READING = "reading"
     FENCING = "fencing"
     SETTLING = "settling"
-    """The connector's tasks may still be alive somewhere."""
+    """The connector's tasks may still be alive on some worker."""
     QUEUED = "queued"
-    """For its lane."""
+    """The change waits for the connector's lane."""
     CHECKING = "checking"
     ALTERING = "altering"
     CONFIRMING = "confirming"
@@ -92,14 +94,14 @@ class Change:
     call: ChangeCall
     step: Step = Step.READING
     effect: AlterConnectorOffsets | None = None
-    """ALTERING and later."""
+    """Effect that was emitted; None before ALTERING."""
     task_generation: int | None = None
-    """A deleted connector's, when its producers were shut out: one that had tasks since has
-    another."""
+    """Task generation of a deleted connector when its producers were fenced. It is another one if a
+    connector of the name had tasks since."""
     claim: int = 0
-    """Claim on the log under which the change was begun."""
+    """`Leadership.claim_count` when the offsets began to be altered."""
     result: Success = field(default_factory=Success)
-    """CONFIRMING: what it is answered if all is well."""
+    """Answer if the confirmation succeeds; set in CONFIRMING."""
 
 
 class OffsetChanges:
@@ -110,13 +112,13 @@ class OffsetChanges:
         self._open: dict[int, Change] = {}
 
     def begin(self, ticket: int, call: ChangeCall) -> None:
-        """Only while leading. Ends in `Resolved` or `Unplaced`."""
+        """Begin a change. Call it only while leading. Ends in `Resolved` or `Unplaced`."""
         change = self._open[ticket] = Change(ticket, 0, call)
         self._read(change, Step.READING)
 
     def closed(self, ticket: int) -> None:
-        """Nobody waits for it any more. What is being written is written to its end; a class that
-        does not come back from its `alter_offsets` keeps nobody waiting."""
+        """Drop a change that nobody waits for any more. A write that has begun is completed. A
+        class that does not return from its `alter_offsets` keeps nobody waiting."""
         change = self._open.get(ticket)
         if change is None:
             return
@@ -126,7 +128,8 @@ class OffsetChanges:
             self._drop(change)
 
     def give_up(self) -> None:
-        """No longer the leader. What waits for its lane is told so by the lane."""
+        """Give up changes that are not being written, because this worker does not lead any more.
+        Calls that wait for a lane hear of it from the lane."""
         for change in list(self._open.values()):
             if change.step in (Step.ALTERING, Step.CONFIRMING):
                 continue
@@ -138,7 +141,7 @@ class OffsetChanges:
         return ticket in self._open
 
     def disagreements(self) -> Iterator[str]:
-        """Where a change waits for what will not come, or is waited for, in words."""
+        """Yield, in words, where a change or a lane waits for something that will not come."""
         for ticket in self._leadership.holders():
             if ticket not in self._open:
                 yield f"a lane is held for change of offsets {ticket}, which is over"
@@ -154,13 +157,14 @@ class OffsetChanges:
                 yield f"{what}, and has no turn in a lane"
 
     def membership_changed(self) -> None:
-        """A round has ended: nobody may be left who has tasks of the connector."""
+        """Check the changes in SETTLING again: a round may show that no worker has the tasks any
+        more."""
         for change in list(self._open.values()):
             if change.step is Step.SETTLING:
                 self._settle(change)
 
     def on_config(self, name: str) -> None:
-        """The log said something of the connector."""
+        """Check the changes in SETTLING again, after records about the connector were read."""
         for change in list(self._open.values()):
             if change.step is Step.SETTLING and change.call.name == name:
                 self._settle(change)
@@ -204,7 +208,7 @@ class OffsetChanges:
             self._settle(change)
 
     def _shut_out(self, change: Change, call: ResetDeletedOffsets) -> None:
-        """What may be left of the deleted connector's producers."""
+        """Fence the producers that may be left of the deleted connector."""
         state, settings = self._ctx.state, self._ctx.settings
         change.task_generation = _generation(state, call.name)
         ids = recorded_producers(state, call.name, settings.group)
@@ -215,7 +219,7 @@ class OffsetChanges:
             self._settle(change)
 
     def on_fenced(self, token: int, error: str | None) -> None:
-        """Producers of a deleted connector are shut out."""
+        """Handle that the producers of a deleted connector are fenced, or could not be."""
         change = next((c for c in self._open.values() if c.token == token), None)
         if change is None or change.step is not Step.FENCING:
             return
@@ -231,7 +235,7 @@ class OffsetChanges:
         if isinstance(result, Success):
             self._settle(change)
         elif result.kind is ErrorKind.TIMEOUT:
-            self._fence(change)  # the round goes on: join it again, while somebody waits for this
+            self._fence(change)  # the fencing round goes on: join it again while the call is open
         else:
             self._finish(change, Failure(result.kind, f"{NOT_FENCED}: {result.message}"))
 
@@ -246,7 +250,7 @@ class OffsetChanges:
             self._await(change, Step.SETTLING)
 
     def _settled(self, name: str) -> bool:
-        """No task of it is alive on any member, as far as they can tell."""
+        """Return whether no task of the connector is alive on any member, as far as they report."""
         return self._ctx.membership.stable and not self._member.releasing(name)
 
     def on_lane_held(self, ticket: int, name: str) -> None:
@@ -257,7 +261,8 @@ class OffsetChanges:
             self._read(change, Step.CHECKING)
 
     def _alter(self, change: Change) -> None:
-        """The lane is held and the log was read: what holds now, holds until the lane is let go."""
+        """Emit the effect that alters the offsets. The lane is held and the log was read: what is
+        true now stays true until the lane is released."""
         call, ctx = change.call, self._ctx
         place = place_of_offsets(ctx.state, call, ctx.settings, log_read=True)
         assert place is not None, "the log was read"
@@ -265,7 +270,7 @@ class OffsetChanges:
             self._finish(change, place)
             return
         if not self._settled(call.name) or self._had_tasks(change):
-            # A commit came between, from who led before: it is to be fenced for, too.
+            # The leader before wrote a commit in between, which needs fencing, too.
             self._leadership.release(change.ticket, call.name)
             self._fence(change)
             return
@@ -293,7 +298,8 @@ class OffsetChanges:
         ctx.emit(change.effect)
 
     def _had_tasks(self, change: Change) -> bool:
-        """Somebody has had the name of a deleted connector since its producers were shut out."""
+        """Return whether a connector of a deleted one's name has had tasks since its producers were
+        fenced."""
         call = change.call
         deleted = isinstance(call, ResetDeletedOffsets)
         return deleted and change.task_generation != _generation(self._ctx.state, call.name)
@@ -350,8 +356,8 @@ class OffsetChanges:
 
 
 def is_as_it_was(state: ConfigState, effect: AlterConnectorOffsets) -> bool:
-    """Whether nobody has got tasks of the connector since `effect` was decided. `state`: of the
-    same reader."""
+    """Return whether the connector has not got tasks since `effect` was decided. `state`: of the
+    same reader as then."""
     entry = state.entry(effect.connector)
     if not effect.deleted:
         return entry is not None and entry.commit_offset == effect.commit_offset
@@ -359,7 +365,7 @@ def is_as_it_was(state: ConfigState, effect: AlterConnectorOffsets) -> bool:
 
 
 def _generation(state: ConfigState, name: str) -> int | None:
-    """Task generation of the connector, also after its deletion."""
+    """Return the task generation of the connector, also after its deletion."""
     entry = state.entries.get(name)
     return None if entry is None else entry.task_generation
 

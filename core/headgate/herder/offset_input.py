@@ -1,8 +1,8 @@
-"""Offsets as users give them, looked at before anything is written. Source: KIP-875, OffsetUtils,
+"""Checks of the offsets that users give, before anything is written. Source: KIP-875, OffsetUtils,
 SinkUtils.parseSinkConnectorOffsets.
 
-Differs: what is no offset of a source connector is refused like that of a sink connector (Java: an
-internal error); so is a negative consumer offset.
+Differs: a value that is no offset of a source connector is refused like one of a sink connector
+(Java: an internal error). A negative consumer offset is refused, too.
 """
 
 import json
@@ -19,14 +19,15 @@ NOTHING_GIVEN: Final = Failure(
 )
 TOPIC, PARTITION, OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
 DEPTH_MAX: Final = 64
-"""Nesting of a partition or an offset. Both are written and read in several steps, each of which
-takes a piece of the stack for each level."""
+"""Most levels of nesting in a partition or an offset. Both are written and read in several steps,
+each of which takes a piece of the stack for each level."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _LONG_MAX: Final = 2**63 - 1
 
 
 def is_nested_too_deep(value: object) -> bool:
-    """Whether a partition or an offset has more than `DEPTH_MAX` levels of lists and objects."""
+    """Return whether a partition or an offset has more than `DEPTH_MAX` levels of lists and
+    objects."""
     level = [value]
     for _ in range(DEPTH_MAX):
         inner: list[object] = []
@@ -40,7 +41,7 @@ def is_nested_too_deep(value: object) -> bool:
 
 
 def source_changes(given: Sequence[OffsetChange]) -> tuple[OffsetChange, ...] | Failure:
-    """As given, if they can be stored."""
+    """Return the changes as given, or why they cannot be stored."""
     for partition, offset in given:
         for what, item in (("partition", partition), ("offset", offset)):
             if item is not None and not isinstance(item, dict):
@@ -55,7 +56,8 @@ def source_changes(given: Sequence[OffsetChange]) -> tuple[OffsetChange, ...] | 
 
 
 def sink_changes(given: Sequence[OffsetChange]) -> tuple[OffsetChange, ...] | Failure:
-    """With nothing but the keys that are known, and integers. The last of a partition counts."""
+    """Return the changes with only the known keys and with integers, or why they are refused. The
+    last change of a partition counts."""
     parsed: dict[tuple[str, int], OffsetChange] = {}
     for partition, offset in given:
         place = _topic_partition(partition)
@@ -109,7 +111,7 @@ def _table(value: object) -> dict[str, Any] | None:
 
 
 def _text(value: object) -> str:
-    """Both 10 and "10" are numbers to users."""
+    """Return a value as text: users may write both 10 and "10"."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -1,6 +1,5 @@
-"""What a change of offsets would do, from the offsets as they are: a dry run. The connector's class
-is not asked: its `alter_offsets` may change what it likes.
-"""
+"""Dry runs: what a change of offsets would do to the present ones. The connector's class is not
+asked: its `alter_offsets` may change what it likes."""
 
 import json
 from collections.abc import Sequence
@@ -49,8 +48,8 @@ NOTHING_WRITTEN: Final = (
 
 
 def change_refusal(state: ConfigState, call: ChangeCall) -> Failure | None:
-    """Why the connector is not one whose offsets can be changed, in the order of
-    modifyConnectorOffsetsChecks."""
+    """Return why the connector's offsets cannot be changed; None: they can. The checks are in the
+    order of modifyConnectorOffsetsChecks."""
     if isinstance(call, ResetDeletedOffsets):
         return exists(state, call.name)
     entry = state.entry(call.name)
@@ -63,14 +62,14 @@ def change_refusal(state: ConfigState, call: ChangeCall) -> Failure | None:
 
 
 def exists(state: ConfigState, name: str) -> Failure | None:
-    """Why offsets are not those of a deleted connector; None: they are."""
+    """Return why the offsets of `name` are not those of a deleted connector; None: they are."""
     if state.entry(name) is None:
         return None
     return Failure(ErrorKind.ALREADY_EXISTS, STILL_THERE.format(name=name))
 
 
 def given_changes(call: ChangeCall, kind: TaskKind) -> tuple[OffsetChange, ...] | Failure | None:
-    """None for a reset."""
+    """Return the offsets to set, or why they are refused; None for a reset."""
     if isinstance(call, ResetOffsets | ResetDeletedOffsets):
         return None
     return source_changes(call.offsets) if kind is TaskKind.SOURCE else sink_changes(call.offsets)
@@ -78,19 +77,19 @@ def given_changes(call: ChangeCall, kind: TaskKind) -> tuple[OffsetChange, ...] 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the offsets of a connector are."""
+    """The config and kind that tell where a connector's offsets are."""
 
     config: Config
     kind: TaskKind
     changes: tuple[OffsetChange, ...] = ()
-    """What a dry run would set or forget."""
+    """Offsets that a dry run would set or remove."""
 
 
 def place_of_offsets(
     state: ConfigState, call: OffsetCall, settings: HerderSettings, *, log_read: bool
 ) -> Place | Failure | None:
-    """Where the offsets are that `call` reads, or why it is refused. None: the config topic is to
-    be read to its end first, which has what was acknowledged elsewhere."""
+    """Return where the offsets are that `call` is about, or why it is refused. None: the config
+    topic must first be read to its end, to see what other workers have acknowledged."""
     entry = state.entry(call.name)
     if isinstance(call, ReadOffsets):
         if entry is None and not log_read:
@@ -117,7 +116,7 @@ def offsets_answer(
     state: ConfigState,
     settings: HerderSettings,
 ) -> Result:
-    """The answer to `call` once the offsets were read: these, or what a change would do."""
+    """Return the answer to `call` once the offsets were read: these, or what a change would do."""
     if read.failure is not None:
         return read.failure
     if isinstance(call, ReadDeletedOffsets | ResetDeletedOffsets) and not read.offsets:
@@ -135,8 +134,8 @@ def offsets_answer(
 
 
 def preview(call: ChangeCall, kind: TaskKind, offsets: Sequence[OffsetChange]) -> Result:
-    """``{"message", "changes": [{"partition", "before", "after"}]}``: partitions whose offsets
-    would be others. `offsets`: as they are."""
+    """Return which offsets `call` would change: ``{"message", "changes": [{"partition", "before",
+    "after"}]}``. `offsets`: the present ones."""
     given = given_changes(call, kind)
     if isinstance(given, Failure):
         return given

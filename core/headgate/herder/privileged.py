@@ -1,16 +1,22 @@
-"""What the leader writes: one pure decision per call, made on a state that no one else can change.
+"""The leader's writes: one pure decision per call, made on a state that no one else can change.
 
 Every decision is one append, all or none. Source: Connect's KafkaConfigBackingStore.
 
-Differs: stop is one append (two in Java); task configs are one append that carries the unchanged
-connector record again, so that compaction cannot part a commit from what it commits; a task count
-record for which nobody has to be shut out goes with the commit, so that no task waits for it
-(Connect's leader writes it when the first task asks); what would change nothing is not written.
-Where Java workers are in the group they are written as Java does: the task configs first, their
-commit once these were read back, and no connector record, which would restart the connector there.
-Should the leader die in between, the owner publishes them again to the next one. A patch is merged
-with the config in force at its turn: concurrent ones all count (in Java the last of them wins,
-whole).
+Differs:
+
+- A stop is one append (two in Java).
+- Task configs are one append. It carries the unchanged connector record again, so that compaction
+  cannot separate a commit from the configs that it commits.
+- If no producer has to be fenced before the task count record, the record goes with the commit, so
+  that no task waits for it. Connect's leader writes it when the first task asks.
+- What would change nothing is not written.
+- A patch is merged with the config in force at its turn, so concurrent patches all count. In Java
+  the last of them wins, whole.
+
+Where Java workers are in the group, task configs are written as Java does: first the task configs,
+and their commit once these were read back. There is no connector record, which would restart the
+connector on a Java worker. Should the leader die in between, the owner publishes the task configs
+again to the next one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +60,7 @@ from headgate.topics.fencing import is_fenced_by_starting
 
 @dataclass(frozen=True, slots=True)
 class MergedPatch:
-    """Changes of a connector config, and the whole that they gave when it was validated."""
+    """Changes of a connector config, and the whole config that they gave when it was validated."""
 
     name: str
     changes: Mapping[str, str | None]
@@ -64,7 +70,7 @@ class MergedPatch:
 
 @dataclass(frozen=True, slots=True)
 class OrderRestart:
-    """A restart that all workers shall carry out, and the answer to its caller."""
+    """A restart that all workers carry out, and the answer to its caller."""
 
     name: str
     include_tasks: bool
@@ -85,8 +91,8 @@ PrivilegedCall: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class RecordCount:
-    """The last step of a fencing round: the count of the connector's tasks, if its commit is still
-    the one that the round was about."""
+    """The last step of a fencing round: write the task count record of the connector, if the
+    round's commit is still in force."""
 
     connector: str
     commit_offset: int
@@ -94,7 +100,7 @@ class RecordCount:
 
 @dataclass(frozen=True, slots=True)
 class WriteSessionKey:
-    """The key that signs calls between workers from now on."""
+    """Write the key that signs calls between workers from now on."""
 
     key: bytes = field(repr=False)
     algorithm: str
@@ -102,28 +108,28 @@ class WriteSessionKey:
 
 
 OwnWrite: TypeAlias = RecordCount | WriteSessionKey
-"""What the leader writes without having been asked."""
+"""Writes that the leader makes without a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Append these, then answer so."""
+    """Append `records`, then answer with `answer`."""
 
     records: tuple[Record, ...]
     answer: Success
     then: tuple[Record, ...] = ()
-    """To be appended once `records` were read back, before the answer."""
+    """Records to append once `records` were read back, before the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """What was looked at before has changed: look at the call again."""
+    """The state that the call was prepared on has changed: prepare the call again."""
 
 
 Decision: TypeAlias = Write | Success | Failure | Outdated
 
 SHOWN_MAX: Final = 80
-"""Characters of a key that is shown in an error."""
+"""Most characters of a key that are shown in an error."""
 STALE_CONFIG = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a "
     "concurrent config change)"
@@ -136,7 +142,7 @@ OVERTAKEN = "Fencing failed because new task configurations were generated for t
 
 
 def subject_of(call: PrivilegedCall | OwnWrite) -> str:
-    """What writes one after the other: those about one connector."""
+    """Return the lane of a write: writes about one connector are made one after the other."""
     match call:
         case PutTaskConfigs() | RecordCount():
             return call.connector
@@ -147,14 +153,14 @@ def subject_of(call: PrivilegedCall | OwnWrite) -> str:
 
 
 def etag_of(call: PrivilegedCall | OwnWrite) -> int | None:
-    """The etag that the call asks for."""
+    """Return the etag that the call requires; None: none."""
     if isinstance(call, PutConnectorConfig | MergedPatch | DeleteConnector | SetTargetState):
         return call.etag
     return None
 
 
 def etag_refusal(state: ConfigState, name: str, etag: int) -> Failure | None:
-    """Why a change that asks for `etag` is refused; None: it is not."""
+    """Return why a change that requires `etag` is refused; None: it is not."""
     entry = state.entry(name)
     if entry is not None and entry.etag == etag:
         return None
@@ -164,7 +170,7 @@ def etag_refusal(state: ConfigState, name: str, etag: int) -> Failure | None:
 
 
 def absent(state: ConfigState, name: str, etag: int | None) -> Failure:
-    """Why a change of a connector that has no config is refused."""
+    """Return why a change of a connector that has no config is refused."""
     refusal = None if etag is None else etag_refusal(state, name, etag)
     return refusal or not_found(name)
 
@@ -176,7 +182,8 @@ def decide(
     *,
     java: bool = False,
 ) -> Decision:
-    """`java`: Java workers read along."""
+    """Decide a call or a write of the leader's own. `java`: Java workers are in the group and read
+    it, too."""
     etag = etag_of(call)
     if etag is not None and (refusal := etag_refusal(state, subject_of(call), etag)) is not None:
         return refusal
@@ -184,8 +191,8 @@ def decide(
 
 
 def _readable(decision: Decision) -> Decision:
-    """Refuses to write what no reader of the topic would take: a name of more than 50,000 bytes.
-    Java writes it, and waits for ever to read it back."""
+    """Refuse to write a record that no reader of the topic would accept, as one with a name of more
+    than 50,000 bytes. Java writes it, and waits for ever to read it back."""
     if not isinstance(decision, Write):
         return decision
     for key, value in (*decision.records, *decision.then):
@@ -225,9 +232,9 @@ def _decided(
 
 
 def task_configs_changed(entry: ConnectorEntry, configs: Sequence[Config]) -> bool:
-    """Whether these are to be written: another count, another task config, or a connector config
-    that is newer than the last complete commit (KAFKA-15575), or nothing complete to compare with.
-    Source: `AbstractHerder.taskConfigsChanged`."""
+    """Return whether these task configs must be written. They must if the number of tasks or a task
+    config differs, if the connector config is newer than the last complete commit (KAFKA-15575), or
+    if nothing complete is there to compare with. Source: `AbstractHerder.taskConfigsChanged`."""
     if entry.inconsistent or entry.task_count != len(configs) or entry.applied != entry.config:
         return True
     return any(entry.tasks.get(n) != config for n, config in enumerate(configs))
@@ -236,7 +243,7 @@ def task_configs_changed(entry: ConnectorEntry, configs: Sequence[Config]) -> bo
 def _info(
     state: ConfigState, name: str, config: Config, settings: HerderSettings, *, created: bool
 ) -> Success:
-    """Answer to create and put: ConnectorInfo, and whether the connector is new."""
+    """Return the answer to create and put: ConnectorInfo, and whether the connector is new."""
     info = connector_info(state, name, settings, config)
     return Success({**(info or {}), "created": created})
 
@@ -249,8 +256,8 @@ def _create(state: ConfigState, call: CreateConnector, settings: HerderSettings)
     if call.initial_state is not None:
         records.append(encode_target_state(call.name, call.initial_state))
     elif orphan is not None and orphan.target_state not in (None, TargetState.STARTED):
-        # A target state that was written for a connector nobody made, or after its deletion, would
-        # decide how this one is born.
+        # A target state that was written for a connector nobody created, or after its deletion,
+        # would become the initial state of this one.
         records.append(encode_target_state_tombstone(call.name))
     records.append(encode_connector(call.name, call.config))
     return Write(tuple(records), _info(state, call.name, call.config, settings, created=True))
@@ -267,7 +274,7 @@ def _put(state: ConfigState, call: PutConnectorConfig, settings: HerderSettings)
 
 
 def merged(name: str, config: Config, changes: Mapping[str, str | None]) -> Config:
-    """`config` after `changes`. Source: ConnectUtils.patchConfig."""
+    """Return `config` after `changes`. Source: ConnectUtils.patchConfig."""
     kept = {key: value for key, value in config.items() if key not in changes}
     return {**kept, **{k: v for k, v in changes.items() if v is not None}, "name": name}
 
@@ -339,7 +346,8 @@ def _put_task_configs(
 def _count_at_once(
     name: str, entry: ConnectorEntry, count: int, settings: HerderSettings
 ) -> tuple[Record, ...]:
-    """The task count record, where no producer has to be shut out before it."""
+    """Return the task count record, if no producer has to be fenced before it; otherwise
+    nothing."""
     assert entry.config is not None
     transactional = settings.exactly_once and settings.kind(entry.config) is TaskKind.SOURCE
     if not count or not transactional or not is_fenced_by_starting(entry.fencing_count, count):

@@ -7,9 +7,12 @@ from headgate.recent_max import RecentMax
 
 
 class RoundTimes:
-    """Rebalances of one worker: from the moment when it is to join its group anew until its work
-    may run again. What is revoked is stopped meanwhile, and that time is part of it. While the
-    coordinator is out of reach there is no rebalance; one begins with the first answer after."""
+    """Measures the rebalances of one worker.
+
+    A rebalance lasts from the moment when the worker must join its group anew until its work may
+    run again. The time to stop revoked work is part of it. While the coordinator is out of reach
+    there is no rebalance. One begins with the first answer after that.
+    """
 
     def __init__(self) -> None:
         self._now = Rebalances()
@@ -17,18 +20,19 @@ class RoundTimes:
         self._lost = False
 
     def lost(self) -> None:
-        """The coordinator is out of reach."""
+        """Note that the coordinator is out of reach."""
         self._lost = True
 
     def heard(self) -> None:
-        """The coordinator has answered."""
+        """Note that the coordinator has answered."""
         self._lost = False
 
     def look(self, now_ms: int, *, steady: bool, outside: bool) -> None:
-        """
+        """Begin or end a rebalance by the member's present state.
+
         Args:
             steady: the worker is in its group, and its work may run.
-            outside: it is in no group, and joins none.
+            outside: the worker is in no group, and joins none.
         """
         now = self._now
         if outside or self._lost:

@@ -1,16 +1,17 @@
-"""The key that signs calls between workers: made, and made anew, by the leader alone.
+"""The key that signs calls between workers. The leader alone makes and replaces it.
 
 A worker signs with the key that it has read (`ConfigState.session_key`). Source: KIP-507;
 DistributedHerder.checkKeyRotation.
 
-Differs: workers do not read a new key at the same moment. What one of them signs in between Java
-refuses, and a task that asked to be fenced fails for good; here any key of the `KeyRing` will do.
-(A Java worker takes over no key while it restarts connectors, which lasts 5 s for each task that
-does not stop: its herder's monitor is held.)
+Differs: workers do not read a new key at the same moment. Until all have read it, Java refuses what
+another one has signed, and a task that asked for fencing fails for good. Here, any key of the
+`KeyRing` is accepted. (A Java worker takes over no key while it restarts connectors, which lasts 5
+s for each task that does not stop: its herder's monitor is held.)
 
-Differs: a key that was made further ahead than its own life is replaced; by the clock of a worker
-that runs ahead it would never become too old. How old a key is that this worker made, its own clock
-of intervals says: the date's may be set right, or a machine sleep, by more than a key's life.
+Differs: a key whose creation time is further ahead than the lifetime of a key is replaced. By the
+clock of a worker that runs ahead it would never expire. For a key that this worker made, its
+monotonic clock tells the age. The wall clock may be set, or the machine may sleep, by more than a
+key's lifetime.
 """
 
 from dataclasses import dataclass, field
@@ -24,23 +25,24 @@ from headgate.membership.protocols import RULES
 from headgate.topics.config_events import SessionKeyChanged
 
 KEY_SIZES: Final = {"HmacMD5": 512, "HmacSHA1": 512, "HmacSHA384": 384, "HmacSHA512": 512}
-"""Bits of a key where `inter.worker.key.size` is not set, as Java's generators have them."""
+"""Bits of a key if `inter.worker.key.size` is not set, as Java's key generators have them."""
 KEY_SIZE: Final = 256
 """Key size of all other algorithms, `HmacSHA256` among them."""
 
 ALSO_TAKEN_MS: Final = 60_000
-"""For how long a key is taken besides the current one: before it was read, or once replaced."""
+"""How long a key besides the current one is accepted: before it is read, or once it was
+replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """The keys that a worker knows of."""
+    """The keys with which a worker signs and verifies calls."""
 
     current: SessionKeyChanged | None = None
-    """The newest that was read from the config topic; this worker signs with it."""
+    """The newest key that was read from the config topic. This worker signs with it."""
     also: tuple[bytes, ...] = field(default=(), repr=False)
-    """What others may have signed with: keys that were replaced a moment ago, and the one that this
-    worker has made and they may read first."""
+    """Keys that others may have signed with: those that were replaced a moment ago, and the one
+    that this worker has made and others may read first."""
 
 
 class SessionKeys:
@@ -54,18 +56,18 @@ class SessionKeys:
         self._mine: tuple[bytes, int] = b"", 0
         """The last key that this worker made, and when, on the clock of `now_ms`."""
         self._due_ms = -1
-        """When the key is to be looked at, if that was planned."""
+        """Time of the last look at the key that was planned; -1: none was."""
         self._also: dict[bytes, int] = {}
-        """Keys that are taken besides the current one, and until when by `now_ms`."""
+        """Keys that are accepted besides the current one, and until when by `now_ms`."""
         self.ring = KeyRing()
         """May be read from any thread."""
 
     def on_read(self) -> None:
-        """The config topic was read on."""
+        """Update the key ring after records of the config topic were read."""
         key, former = self._ctx.state.session_key, self.ring.current
         if key is former:
             return
-        # What was replaced before this worker was there is nobody's any more.
+        # A key that was replaced before this worker was ready is used by nobody any more.
         if former is not None and self._ctx.ready:
             self._take_also(former.key)
         self.ring = KeyRing(key, tuple(self._also))
@@ -76,13 +78,14 @@ class SessionKeys:
         self.ring = KeyRing(self.ring.current, tuple(self._also))
 
     def forget(self) -> None:
-        """The time of some may be over."""
+        """Drop the accepted keys whose time is over."""
         now = self._ctx.now_ms
         self._also = {key: until for key, until in self._also.items() if until > now}
         self.ring = KeyRing(self.ring.current, tuple(self._also))
 
     def look(self) -> None:
-        """Have a key made where there is none that will do. Costs nothing while there is one."""
+        """Have a key made if this worker is responsible and the present key is missing, expired or
+        of another kind. Costs nothing otherwise."""
         if not self._responsible() or self._token or self._writing:
             return
         settings, key = self._ctx.settings, self._ctx.state.session_key

@@ -1,5 +1,4 @@
-"""What one herder is told at its start. Keys of Connect's worker settings are named with each
-field."""
+"""Settings of one herder. Each field names its key in Connect's worker config, if it has one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,9 +27,9 @@ NO_PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType({})
 @dataclass(frozen=True, slots=True)
 class HerderSettings:
     worker_id: str
-    """As statuses name the worker: ``host:port`` in Connect, the worker's name here."""
+    """Name of the worker in statuses: ``host:port`` in Connect, the worker's name here."""
     url: str
-    """Under which other workers call this one."""
+    """URL at which other workers call this one."""
     group: str = "headgate"
     """`group.id`"""
     config_topic: str = ""
@@ -38,7 +37,7 @@ class HerderSettings:
     grpc_address: str = ""
     """`MemberSettings.grpc`."""
     client_id: str = ""
-    """`client.id`: beginning of the member id; `worker_id` when empty."""
+    """`client.id`: the beginning of the member id; `worker_id` if it is empty."""
     exactly_once_support: ExactlyOnceSupport = "disabled"
     """`exactly.once.source.support`"""
     protocols: tuple[str, ...] = ("headgate",)
@@ -58,39 +57,39 @@ class HerderSettings:
     connector_stop_timeout_ms: int = 5_000
     """Fixed in Connect."""
     request_timeout_ms: int = 90_000
-    """After this long a call without a deadline of its own is answered by an error. Fixed in
+    """Time after which a call without a deadline of its own is answered with an error. Fixed in
     Connect."""
     topic_tracking: bool = True
     """`topic.tracking.enable`"""
     topic_tracking_reset: bool = True
     """`topic.tracking.allow.reset`"""
     session_keys: bool = False
-    """Calls between workers travel signed: over HTTP, where anyone might make them."""
+    """Calls between workers are signed. They are over HTTP, where anyone might make them."""
     key_ttl_ms: int = 3_600_000
-    """`inter.worker.key.ttl.ms`; 0: for ever."""
+    """`inter.worker.key.ttl.ms`; 0: keys never expire."""
     key_algorithm: str = "HmacSHA256"
     """`inter.worker.key.generation.algorithm`"""
     key_size: int | None = None
-    """`inter.worker.key.size`, in bits; None: the usual one of the algorithm."""
+    """`inter.worker.key.size`, in bits; None: the usual size of the algorithm."""
     restart: RestartPolicy = RestartPolicy()
     """`headgate.restart.*`, where a connector's config does not say otherwise."""
     policy: str = "kip415"
     """`headgate.assignment.policy`"""
     plugins: Mapping[str, Plugin] = field(default_factory=lambda: NO_PLUGINS)
-    """Plugins by every spelling that `connector.class` may have."""
+    """Plugins, by every spelling that `connector.class` may have."""
     worker_settings: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
-    """Handed to every task as it is."""
+    """Settings that are handed to every task as they are."""
     transport: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
-    """How a task's body reaches the log; handed to it as it is."""
+    """How a task's body reaches the log. It is handed to the body as it is."""
 
     @property
     def exactly_once(self) -> bool:
-        """Source tasks run exactly-once here."""
+        """Whether source tasks of this worker run exactly-once."""
         return self.exactly_once_support == "enabled"
 
     def kind(self, config: Config) -> TaskKind:
-        """Source or sink. A class that is not among `plugins` is told by its config: sinks must
-        have `topics` or `topics.regex`."""
+        """Return the kind of a connector. A class that is not among `plugins` is judged by its
+        config: sinks must have `topics` or `topics.regex`."""
         plugin = self.plugins.get(config.get("connector.class") or "")
         if plugin is not None:
             return plugin.kind
@@ -98,6 +97,6 @@ class HerderSettings:
         return TaskKind.SINK if sink else TaskKind.SOURCE
 
     def version(self, config: Config) -> str | None:
-        """Version of the connector's plugin, None when unknown. Source: KIP-891."""
+        """Return the version of the connector's plugin; None: unknown. Source: KIP-891."""
         plugin = self.plugins.get(config.get("connector.class") or "")
         return plugin.version if plugin is not None else None

@@ -1,8 +1,8 @@
-"""Whether the statuses of a connector are what the user asked for, and of what was asked for last.
+"""Whether the statuses of a connector are what the user last asked for.
 
-A status that tells its config offset takes account of all that the config topic says of its item
-before that. So one of the run before a change or a restart is known as such, however late the next
-one comes. Statuses of Java's workers do not tell it: they are taken as they are.
+A status with a config offset takes account of all records about its connector or task before that
+offset. So a status of the run before a change or a restart is known as such, however late the next
+one comes. Statuses of Java workers have no config offset, and are taken as they are.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,16 @@ _WANTED: Final = {
 }
 _NONE: Final[Mapping[int, Status]] = {}
 THE_CONNECTOR: Final = -1
-"""Stands for the connector itself among numbers of tasks."""
+"""Stands for the connector itself among task numbers."""
 
 
 def is_entry_settled(entry: ConnectorEntry, statuses: StatusView, name: str) -> bool:
-    """The reported statuses are what the user asked for: of the connector and of each task that is
-    configured, and of no task more; and none of them is outdated. Task configs must have been
-    committed, unless it is stopped, or was created PAUSED."""
-    # Offsets are compared here, and not by calls: a listing does this for ten thousand connectors.
+    """Return whether the connector and each configured task report what the user asked for.
+
+    No other task may have a status, and no status may be outdated. Task configs must have been
+    committed, unless the connector is STOPPED, or was created PAUSED.
+    """
+    # Offsets are compared without calls: a listing does this for ten thousand connectors.
     connector = statuses.connectors.get(name)
     if connector is None:
         return False
@@ -55,8 +57,8 @@ def is_entry_settled(entry: ConnectorEntry, statuses: StatusView, name: str) -> 
 
 
 def outdated(entry: ConnectorEntry, statuses: StatusView, name: str) -> list[int]:
-    """Numbers of the tasks whose status is of a run before the last change or restart that the
-    config topic tells, with `THE_CONNECTOR` for the connector itself."""
+    """Return the numbers of the tasks whose status is of a run before the last change or restart in
+    the config topic. `THE_CONNECTOR` stands for the connector itself."""
     connector, found = statuses.connectors.get(name), list[int]()
     if connector is not None and _is_outdated(connector, _connector_since(entry)):
         found.append(THE_CONNECTOR)
@@ -84,8 +86,9 @@ def _tasks_since(entry: ConnectorEntry) -> int:
 
 
 def _awaits_commit(entry: ConnectorEntry, connector: Status) -> bool:
-    """The task configs in force are of an earlier config. Java's workers do not commit those that
-    are equal; `connector` tells whether one of ours has the connector."""
+    """Return whether the task configs in force were made of an earlier connector config. Java
+    workers do not commit equal task configs again, so this is only so if the status `connector`
+    shows that one of ours has the connector."""
     if connector.config_offset is None or (entry.commit_offset or 0) >= (entry.configured_at or 0):
         return False
     return entry.applied != entry.config

@@ -3,14 +3,20 @@
 Source: Connect's AbstractHerder (onStartup, onFailure, ...), DistributedHerder.updateDeletedStatus;
 KIP-558 (topics that a connector has used).
 
-Differs: the leader also removes a status as soon as it reads one of something that is not
-configured (Java: at the next rebalance only), and writes each tombstone once, unless somebody
-speaks of it after that. A used topic is written once as well, not for every record until the first
-write is read back; the leader, not every former owner, forgets those of a deleted connector. What a
-former owner says late, because it was frozen or cut off or gave up what had not started yet, is not
-the last word: the present owner says again how it is, and so it does after a removal that was meant
-for a namesake. The removal of a connector's status hides those of its tasks from readers; the
-leader removes these too.
+Differs:
+
+- The leader also removes a status as soon as it reads one of something that is not configured. Java
+  does so at the next rebalance only.
+- The leader writes each tombstone once, unless it reads another record of the key after that.
+- A used topic is written once. Java writes it for every record until the first write is read back.
+- The leader, not every former owner, removes the used topics of a deleted connector.
+- A late status of a former owner does not stay the last one: the present owner writes its own
+  again. The former owner may have been frozen or cut off, or have given up a task that had not
+  started yet.
+- The present owner also writes its status again after a removal that was meant for a deleted
+  connector of the same name.
+- The removal of a connector's status hides those of its tasks from readers. The leader removes
+  these too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,21 +30,22 @@ from headgate.topics import status as st
 from headgate.topics.config_state import ConfigState
 
 _SAFE = (State.UNASSIGNED, State.FAILED)
-"""Written only where they cannot hide what a later owner said. Source: Connect's
+"""States that are written only if they cannot hide a status of a later owner. Source: Connect's
 KafkaStatusBackingStore.putSafe."""
 
 
 UNHEARD_MS: Final = 5_000
-"""Within which what a worker wrote of its work is read back by it, unless it was compacted away.
-Else it is written once more, which costs a record."""
+"""Time within which a worker reads back the status that it wrote, unless that was compacted away. A
+status that was not read back by then is written once more, which costs a record."""
 
 TRACE_CHARS_MAX: Final = 50_000
-"""Length limit of a trace in a status. Java writes it whole; but one that a broker refuses (a
-record of more than a megabyte, would never be written, and keep all that wait with it."""
+"""Length limit of a trace in a status. Java writes the whole trace. But a broker refuses a record
+of more than a megabyte: it would never be written, and would block the statuses that wait with
+it."""
 
 
 def shortened(trace: str) -> str:
-    """`trace`, without its middle if it is too long: what went wrong stands at one of its ends."""
+    """Return `trace`, without its middle if it is too long: the cause stands at one of its ends."""
     if len(trace) <= TRACE_CHARS_MAX:
         return trace
     half = TRACE_CHARS_MAX // 2
@@ -47,49 +54,52 @@ def shortened(trace: str) -> str:
 
 
 class Statuses:
+    """All statuses as read, and those that this worker writes of its own work."""
+
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._connectors: dict[str, st.Status] = {}
         self._tasks: dict[str, dict[int, st.Status]] = {}
-        """As read, possibly stale. In place: a status topic has one record per item and change, and
-        folding single records over an immutable view of 100,000 tasks would cost its copy."""
+        """Task statuses as read, possibly stale, by connector and number. They are changed in
+        place. Folding each record into an immutable view of 100,000 tasks would copy that view."""
         self._topics: dict[str, dict[str, st.TopicActivity]] = {}
         """Topics used, by connector and topic."""
         self._topics_written: set[str] = set()
-        """Keys of used topics that were written and not read since."""
+        """Keys of used topics that were written and not read back yet."""
         self._generation = 0
-        """The last one that this worker was a member of: it still speaks of its work when it has
-        left, or was left out of, the group."""
+        """Last generation that this worker was a member of. Its statuses carry that even after it
+        has left the group, or was left out of it."""
         self._own: dict[str, tuple[st.Status, bytes]] = {}
-        """This worker's last status of each key that it has, and its bytes."""
+        """This worker's last status under each key that it owns, and its encoded value."""
         self._unheard: dict[str, tuple[str | TaskId, int]] = {}
-        """Work by key whose own status may be hidden by another status that was read, and
-        the latest generation in which others have spoken of it since."""
+        """Connectors and tasks, by key, whose own status may be hidden by another one that was
+        read. With each, the latest generation of the statuses of it that were read."""
         self._held_back: dict[str, int] = {}
-        """Highest config offset that statuses may tell, by connector: a restart that was read is
-        yet to be carried out."""
+        """Highest config offset that statuses may tell, by connector, because a restart that was
+        read is not carried out yet."""
         self._versions: dict[str, str | None] = {}
-        """Versions that the instances here told, by connector."""
+        """Versions that connector instances on this worker have told, by connector."""
         self._said_again: set[str] = set()
-        """Keys of what was said again after a removal, or after another's word that is not older.
-        Once is enough: who removes it twice knows better, and this worker has yet to read why; and
-        two that both think it theirs would answer each other for ever."""
+        """Keys of statuses that were written again after a removal, or after a status of another
+        worker that is not older. Each is written again only once. A worker that removes it twice
+        has read a reason that this worker has yet to read. And two workers that both think the work
+        theirs would answer each other for ever."""
         self._tombstones: set[str] = set()
-        """Keys whose tombstone was written and that were not read since."""
+        """Keys whose tombstone was written, and of which nothing was read since."""
         self._changed: dict[str, None] = {}
         """Connectors that were removed, or got other tasks, since the last clean-up."""
         self._orphans: dict[str, str | TaskId] = {}
-        """Connector or task by key, where the log has a record that is not shown, or that was not
-        configured when it was read: the removal of a connector's status hides those of its tasks
-        from readers, and removes none of them."""
+        """Connectors and tasks, by key, of which the log has a record that is not shown, or that
+        was not configured when it was read. The removal of a connector's status hides those of its
+        tasks from readers, but removes none of them."""
 
     @property
     def view(self) -> st.StatusView:
-        """What is known now. Shares what it shows: look, do not keep."""
+        """The statuses as read so far. It shares this object's tables, so do not keep it."""
         return st.StatusView(self._connectors, self._tasks, self._topics)
 
     def disagreements(self) -> Iterator[str]:
-        """Where it speaks of what it has no word of, in words."""
+        """Yield, in words, which keys are watched or written again without an own status."""
         for name, keys in (("unheard", self._unheard), ("said again", self._said_again)):
             if extra := sorted(set(keys) - set(self._own)):
                 yield f"statuses {name} of what is not said here: {extra[:5]}"
@@ -101,7 +111,7 @@ class Statuses:
     # -- writing --
 
     def restarts_of(self, work: str | TaskId) -> int:
-        """Restarts in a row of a connector or task, by the last status that was read."""
+        """Return the restarts in a row of a connector or task, by the last status that was read."""
         if isinstance(work, TaskId):
             known = self._tasks.get(work.connector, {}).get(work.task)
         else:
@@ -117,8 +127,8 @@ class Statuses:
         restarts: int = 0,
         tasks_known: bool = True,
     ) -> None:
-        """`tasks_known` False: what its tasks are is yet to be found out, and `take_account` says
-        when it is."""
+        """Write the status of a connector. `tasks_known` False: it is not known yet which tasks it
+        will have. `take_account` is called when it is."""
         status = self._status(name, state, trace, restarts)
         if not tasks_known:
             status = replace(status, config_offset=0)
@@ -135,10 +145,12 @@ class Statuses:
             self._write(st.encode_task_status(task, status), status)
 
     def take_account(self, item: str | TaskId, config_offset: int | None = None) -> None:
-        """What this worker said last of `item` holds, too, of what was read of it since: says so.
+        """Write the last status of `item` again, with the present config offset: it takes account
+        of what was read since, too.
 
         Args:
-            config_offset: if what was said takes account of less. None: in any case.
+            config_offset: write only if the last status takes account of less than that. None:
+                always.
         """
         name, key = (
             (item.connector, st.task_key(item))
@@ -155,11 +167,12 @@ class Statuses:
         self._write(encode or st.encode_connector_status(name, status), status)
 
     def hold_back(self, connector: str, config_offset: int) -> None:
-        """A restart that stands at `config_offset` is not carried out yet."""
+        """Let statuses tell no more than `config_offset`: a restart there is not carried out
+        yet."""
         self._held_back.setdefault(connector, config_offset)
 
     def held_back_no_more(self) -> None:
-        """All restarts that were read are carried out."""
+        """Lift all holds, because every restart that was read is carried out."""
         self._held_back.clear()
 
     def _config_offset(self, connector: str) -> int:
@@ -173,7 +186,7 @@ class Statuses:
         self._ctx.emit(WriteStatus(key, value))
 
     def connector_gone(self, name: str) -> None:
-        """This worker does not have it any more, and has said all it had to say of it."""
+        """Forget a connector that this worker does not hold any more, after its last status."""
         self._versions.pop(name, None)
         self._forget(st.connector_key(name))
 
@@ -199,12 +212,12 @@ class Statuses:
         return st.Status(state, worker, self._generation, shown, version, restarts, offset)
 
     def version_told(self, connector: str, version: str | None) -> None:
-        """`version` of the class of a connector that has started here."""
+        """Note the version of the class of a connector that has started here."""
         self._versions[connector] = version
 
     def _version_of(self, connector: str) -> str | None:
-        """Version of a class that is not among the plugins: of the instance here, or, as another
-        worker has it, of the connector's last status."""
+        """Return the version of a class that is not among the plugins. The instance here tells it,
+        or else the connector's last status, by another worker."""
         if connector in self._versions:
             return self._versions[connector]
         known = self._connectors.get(connector)
@@ -213,7 +226,8 @@ class Statuses:
     # -- topics --
 
     def topics_used(self, task: TaskId, topics: Iterable[str]) -> None:
-        """A task of a configured connector has used these. Known ones cost nothing."""
+        """Write which topics a task has used, unless that is known. Ignored if the connector is not
+        configured."""
         name = task.connector
         if not self._ctx.settings.topic_tracking or self._ctx.state.entry(name) is None:
             return
@@ -228,19 +242,22 @@ class Statuses:
             self._ctx.emit(WriteStatus(*st.encode_topic_activity(activity)))
 
     def reset_topics(self, name: str) -> None:
-        """Forget which topics the connector has used. Those that its tasks go on to use come back
-        with their next progress."""
+        """Remove the topics that the connector has used. Topics that its tasks go on to use come
+        back with their next progress."""
         for topic in sorted(self._topics.get(name, {})):
             self._remove(st.topic_key(topic, name))
 
     # -- reading --
 
     def on_read(self, records: tuple[tuple[str, st.StatusEvent], ...], *, leading: bool) -> None:
-        """`leading`: this worker is the log's only writer and has read it all, so that what it does
-        not know does not exist. A leader that does not know this yet looks when it does."""
+        """Fold records of the status topic, and answer those that hide statuses of this worker.
+
+        `leading`: this worker is the log's only writer and has read all of it, so what it does not
+        know does not exist. A leader that is still reading looks for orphans later (`clean_up`).
+        """
         for key, event in records:
-            # Whatever it says: a compacted log may keep of a removal, or of a topic's use, only
-            # what came after it.
+            # Any record of the key counts: of a tombstone, or of a used topic, a compacted log may
+            # keep only the record that came after it.
             self._tombstones.discard(key)
             self._topics_written.discard(key)
             self._orphans.pop(key, None)
@@ -267,8 +284,9 @@ class Statuses:
                 pass
 
     def _say_again(self, event: st.StatusEvent) -> None:
-        """A former owner speaks of what is this worker's by now, or somebody removes what was said
-        of it while it was not configured. Left as it is, compaction would keep that word alone."""
+        """Write this worker's status again if a record hides it. A former owner may write about
+        work that is this worker's by now. A status may be removed because its work was not
+        configured for a while. Compaction would keep that record alone."""
         state = self._ctx.state
         match event:
             case st.ConnectorStatusReported(name, status):
@@ -291,17 +309,17 @@ class Statuses:
         self._answer(st.task_key(task), task, over)
 
     def _answer(self, key: str, item: str | TaskId, over: st.Status | None) -> None:
-        """Say again what this worker said last of `item`, if that is hidden by `over`: a late word,
-        or None for a removal.
+        """Write this worker's last status of `item` again if `over` hides it. `over` is a late
+        status, or None for a removal.
 
-        In a generation that this worker has been in, nobody else has what it holds. Others may say
-        so all the same: a Java worker that gave a task up before it had started writes RUNNING
-        when the start is over, with its generation of that moment.
+        In a generation that this worker has been in, no other worker has the work that it holds.
+        Another may write about it all the same. A Java worker that gave up a task before it had
+        started writes RUNNING when the start is over, with its generation of that moment.
 
-        A while is waited where what was read before is not yet this worker's word, which may be
-        still to come, or gone, for a compacted log shows the last word of a key alone; and where
-        somebody spoke in a generation that this worker has yet to hear of: it may have made `item`
-        another's.
+        In two cases it first waits `UNHEARD_MS`. In the first, the status read before is not this
+        worker's own. That one may be still to come, or gone, since a compacted log shows only the
+        last record of a key. In the second, a status has a generation that this worker has yet to
+        hear of, which may have made `item` another worker's.
         """
         if key not in self._own:
             return
@@ -309,7 +327,7 @@ class Statuses:
         known = self._known(item)
         spoken = max(-1 if status is None else status.generation for status in (known, over))
         if over is not None and over == replace(own, trace=over.trace):
-            self._unheard.pop(key, None)  # whatever its trace: a journal keeps none
+            self._unheard.pop(key, None)  # the trace may differ: a journal keeps none
         elif self._is_mine(over):
             pass
         elif key in self._unheard:
@@ -321,8 +339,8 @@ class Statuses:
             self._ctx.after(UNHEARD_MS, StatusUnheard(key))
 
     def on_unheard(self, key: str) -> None:
-        """A while ago something was read of `key` that this worker's own word came after, or was
-        hidden by. It may be another's by now, or nobody's."""
+        """Write the status under `key` again after `UNHEARD_MS`, if it was not read back. By then
+        the item may be another worker's, or not configured."""
         item, spoken = self._unheard.pop(key, (None, -1))
         if item is None or not self._ctx.membership.alive:
             return
@@ -344,7 +362,7 @@ class Statuses:
         return state.entry(item) is not None
 
     def _repeat(self, key: str, over: st.Status | None) -> None:
-        """Say again what `over` hides, None for a removal."""
+        """Write again the status that `over` hides, None for a removal."""
         own, value = self._own[key]
         older = over is not None and over.generation < own.generation
         if not older and key in self._said_again:
@@ -371,19 +389,20 @@ class Statuses:
             case st.TopicReset(topic, name):
                 self._topics.get(name, {}).pop(topic, None)
             case st.StatusRejected():
-                pass  # it costs itself alone
+                pass  # a record that nobody can use changes nothing
 
     # -- the leader's clean-up --
 
     def connector_changed(self, name: str) -> None:
-        """It was removed, or has other tasks. Its former owners are about to say so themselves."""
+        """Note for the next clean-up that a connector was removed or has other tasks. Its former
+        owners are about to write that themselves."""
         self._changed[name] = None
 
     def clean_up(self, *, everything: bool) -> None:
-        """Tombstones for what is not configured, after a round, as Java does it.
+        """Write tombstones for statuses of what is not configured, after a round, as Java does.
 
-        `everything`: looks at all known statuses, as a worker must that begins to lead; else at
-        those of changed connectors.
+        `everything`: look at all known statuses, as a worker must that begins to lead. Otherwise
+        only at those of changed connectors.
         """
         if everything:
             self._changed.update(dict.fromkeys([*self._connectors, *self._tasks, *self._topics]))
@@ -393,7 +412,7 @@ class Statuses:
         self._remove_orphans(list(self._orphans))
 
     def _clean_up_connector(self, name: str) -> None:
-        """Removes the statuses of a connector: its topics and tasks first, then its own."""
+        """Remove statuses of what is not configured: topics and tasks first, then the connector."""
         state = self._ctx.state
         if state.entry(name) is None:
             self.reset_topics(name)
@@ -404,8 +423,8 @@ class Statuses:
             self._remove(st.connector_key(name))
 
     def _remove_orphans(self, keys: Iterable[str]) -> None:
-        """Removes those of these keys that have no connector or task. Keys that have one and show
-        it are no orphans any more."""
+        """Remove those of these keys whose connector or task is not configured. A key whose
+        connector or task is configured and shown is no orphan any more."""
         state = self._ctx.state
         for key in keys:
             match self._orphans.get(key):
