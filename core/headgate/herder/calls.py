@@ -108,8 +108,7 @@ class PutTaskConfigs:
     configs: tuple[Config, ...]
     made_of: str | None = None
     """`config_digest` of the connector config that the task configs were generated from. The leader
-    refuses them if another config is in force by then. None, as from a Java worker: it does not
-    check."""
+    refuses them if another config is in force by then. None, as from a Java worker: no check."""
     instead_of: int | None = None
     """Offset of a commit record that these task configs replace even if they are equal to those in
     force, because values that they refer to have changed. Ignored if another commit is in force by
@@ -282,8 +281,8 @@ class ReadDeletedOffsets:
     NOT_FOUND: there are none. ALREADY_EXISTS: a connector has the name.
 
     Offsets of a source are those in the workers' offsets topic. Offsets of a sink are those of the
-    group ``connect-<name>``. The config that may have named others is gone. Source: an earlier text
-    of KIP-875.
+    group ``connect-<name>``. The connector's config, which may have named others, is gone. Source:
+    an earlier text of KIP-875.
     """
 
     name: str

@@ -556,8 +556,8 @@ class ApplyLoggerLevel:
 
 @dataclass(frozen=True, slots=True)
 class CallPeer:
-    """Make `call` to the worker with the advertised `url`. Ends in `PeerAnswered`, after
-    `timeout_ms` with TIMEOUT."""
+    """Make `call` to the worker with the advertised `url`. Ends in `PeerAnswered`, with TIMEOUT
+    after `timeout_ms` at the latest."""
 
     token: int
     url: str

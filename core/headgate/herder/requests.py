@@ -248,9 +248,9 @@ class Requests:
 
     def _gone_elsewhere(self, found: OpenCall) -> bool:
         """Refuse a forwarded change, unless this worker has led ever since it came. Return whether
-        it did. The worker that forwarded the change asks the next leader itself, and may be
-        answered before this worker gets to it. Executed after that, the change would undo what was
-        acknowledged since."""
+        it was refused. The worker that forwarded it asks the next leader itself, and may be
+        answered before this one gets to the change, which would then undo what was acknowledged
+        since."""
         if found.hops == 0 or not found.changes_as_leader:
             return False
         leads = self._ctx.membership.leader_url == self._ctx.settings.url
@@ -339,8 +339,8 @@ class Requests:
             self._look_later(found)
 
     def membership_changed(self) -> None:
-        """Route waiting calls again: the generation is new, or this worker leads now. So are calls
-        sent to a former leader, if asking twice does no harm."""
+        """Route waiting calls again: the generation is new, or this worker leads now. Also route
+        calls that were sent to a former leader, if asking twice does no harm."""
         leader = self._ctx.membership.leader
         for found in list(self._open.values()):
             if found.stage is Stage.WAITING or (
