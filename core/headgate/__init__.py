@@ -173,21 +173,22 @@ _HOMES: Final = {
     ),
     "headgate.topics.status": "Status StatusEvent StatusView decode_status fold_statuses",
 }
-"""Module -> the public names that it has, with spaces between them."""
+"""Public names of each module, separated by spaces."""
 _MODULES: Final = {
     "group_messages": "headgate.membership.messages",
     "member_messages": "headgate.membership.member_messages",
     "messages": "headgate.herder.messages",
     "task_messages": "headgate.task.messages",
 }
-"""Modules that are public as a whole: what is said to a group, a member, a herder, a task."""
+"""Modules that are public as a whole: the messages of the group, the member, the herder and the
+task."""
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-if not TYPE_CHECKING:  # to a type checker, a name that is not listed above is an error
+if not TYPE_CHECKING:  # for a type checker, a name that is not listed above is an error
 
     def __getattr__(name: str) -> Any:
-        """A public name is imported when it is first used. Processes that run tasks import modules
-        of this package and need few of them."""
+        """Import a public name when it is first used. Processes that run tasks import modules of
+        this package and need few of its names."""
         if name in _MODULES:
             value = import_module(_MODULES[name])
         elif name in _HOME_OF:

@@ -6,18 +6,19 @@ class CoreError(Exception):
 
 
 class LogOrderError(CoreError):
-    """The caller handed over records whose offsets do not rise."""
+    """The caller passed records whose offsets do not rise."""
 
 
 class IllegalTransitionError(CoreError):
-    """A machine was given an input that its table does not allow in its state."""
+    """A machine got an input that its table does not allow in its present state."""
 
 
 class MissingExtraError(CoreError):
-    """A package is not installed that an extra of the distribution would install.
+    """A package is missing that an extra of the distribution would install.
 
-    The message names the extra and the command that installs it. Raised by adapters, connectors
-    and the runtime. A task that raises it fails whatever its `errors.tolerance`: no record is bad.
+    The message names the extra and the command that installs it. Adapters, connectors and the
+    runtime raise it. A task that raises it fails whatever its `errors.tolerance` is, since no
+    record is bad.
     """
 
     def __init__(self, extra: str) -> None:
@@ -26,4 +27,4 @@ class MissingExtraError(CoreError):
 
 
 class NoMembersError(CoreError):
-    """An assignment was asked for without members."""
+    """An assignment was to be computed for a group without members."""

@@ -1,4 +1,4 @@
-"""Names of things that more than one part of the core speaks of."""
+"""Identifiers and words that several parts of the core use."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 
 class TaskId(NamedTuple):
-    """One unit of work of a connector. Tasks count from 0.
+    """Identifier of a task: the connector's name and the task's number, counted from 0.
 
-    A tuple, because sets and dicts of 100,000 of them are made in one decision: it is hashed and
-    compared at a fifth of what a dataclass costs.
+    It is a tuple, because one decision makes sets and dicts of 100,000 of them. Hashing and
+    comparing a tuple costs a fifth of what a dataclass costs.
     """
 
     connector: str
@@ -22,10 +22,11 @@ class TaskId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "TaskId":
-        """The task that `text` (``<connector>-<n>``, the number after the last dash) names.
+        """Return the task that `text` names: ``<connector>-<n>``, with the number after the last
+        dash.
 
         Raises:
-            ValueError: the tail is not a number of decimal digits.
+            ValueError: The part after the last dash is not a number of decimal digits.
         """
         connector, dash, tail = text.rpartition("-")
         if not dash or not (tail.isascii() and tail.isdecimal()):
@@ -37,13 +38,13 @@ _MAKE: Final = partial(tuple.__new__, TaskId)  # pyright: ignore[reportUnknownMe
 
 
 def task_ids(connector: str, numbers: Iterable[int]) -> Iterator[TaskId]:
-    """`TaskId(connector, number)` for each of `numbers`, at half the price: one decision may make
-    100,000."""
+    """Return `TaskId(connector, number)` for each of `numbers`. It costs half as much as calling
+    the class; one decision may make 100,000."""
     return map(_MAKE, zip(repeat(connector), numbers))
 
 
 class TargetState(StrEnum):
-    """What the user asked a connector to do. Source: KIP-52, KIP-875."""
+    """Target state of a connector: what the user asked for. Source: KIP-52, KIP-875."""
 
     STARTED = "STARTED"
     PAUSED = "PAUSED"
@@ -51,8 +52,7 @@ class TargetState(StrEnum):
 
 
 class State(StrEnum):
-    """What a connector or task reports: the state word of its status. Source:
-    AbstractStatus.State."""
+    """State in the status of a connector or task. Source: AbstractStatus.State."""
 
     UNASSIGNED = "UNASSIGNED"
     RUNNING = "RUNNING"
@@ -63,5 +63,6 @@ class State(StrEnum):
 
 
 def utf16_key(text: str) -> bytes:
-    """Sorts strings as Java does, by UTF-16 code units (not code points as Python does)."""
+    """Return a sort key that orders strings as Java does, by UTF-16 code units (Python orders by
+    code points)."""
     return text.encode("utf-16-be", "surrogatepass")

@@ -1,4 +1,4 @@
-"""The largest of some values that came lately."""
+"""A maximum over a recent window of time."""
 
 from typing import Final
 
@@ -6,13 +6,13 @@ WINDOW_S: Final = 60.0
 
 
 class RecentMax:
-    """The largest value of the last one or two minutes."""
+    """The largest value that was added in the last one to two minutes."""
 
     def __init__(self) -> None:
         self._since_s = 0.0
-        """Begin of the present window."""
+        """Start of the current window."""
         self._largest = [0.0, 0.0]
-        """The largest of the window before, and of this one."""
+        """Maxima of the previous window and of the current one."""
 
     def add(self, value: float, now_s: float) -> None:
         self._move(now_s)
@@ -20,7 +20,7 @@ class RecentMax:
             self._largest[1] = value
 
     def read(self, now_s: float) -> float:
-        """0 where nothing came."""
+        """Return the maximum; 0 if no value was added."""
         self._move(now_s)
         return max(self._largest)
 

@@ -1,9 +1,8 @@
-"""Dataclasses and named tuples as JSON and back: what workers, tasks and clients say to each other
-travels in this form.
+"""Codec for messages between workers, tasks and clients: dataclasses and named tuples as JSON.
 
-An object of a union is ``{"type": "<class name>", ...fields}``. Decoding is led by the type hints,
-so a field that is missing takes its default, an unknown field is ignored (a newer peer), and a
-wrong type is a `WireError` that names it.
+An object is ``{"type": "<class name>", ...fields}``. Decoding follows the type hints: a missing
+field takes its default, an unknown field is ignored (the peer may be newer), and a wrong type
+raises a `WireError` that names the field.
 """
 
 import base64
@@ -19,24 +18,25 @@ from headgate.errors import CoreError
 
 T = TypeVar("T")
 _AS_IT_IS: Final = frozenset({str, int, bool, float})
-"""Types whose values travel as they are: most fields have one, and need no further look."""
+"""Types whose values are encoded as they are. Most fields have one of them, so they are checked
+first."""
 
 
 class WireError(CoreError):
-    """A message that does not have the expected form."""
+    """A message does not have the expected form."""
 
 
 def dumps(message: object) -> bytes:
-    """`message`, a dataclass, as one line of JSON."""
+    """Return `message`, a dataclass, as one line of JSON."""
     return json.dumps(_encode(message), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def loads(union: Any, data: bytes) -> Any:
-    """The message in `data`, which must be one of `union` (a dataclass or a union of
+    """Return the message in `data`. It must be an instance of `union` (a dataclass or a union of
     dataclasses).
 
     Raises:
-        WireError: it is not, or its JSON is too deep to be read.
+        WireError: The message is not one of them, or its JSON is nested too deep to be read.
     """
     try:
         raw = json.loads(data)
@@ -48,7 +48,7 @@ def loads(union: Any, data: bytes) -> Any:
 
 
 def plain(message: object) -> Any:
-    """`message` as what JSON can carry: dicts, lists, strings, numbers."""
+    """Return `message` as plain values that JSON can carry: dicts, lists, strings, numbers."""
     return _encode(message)
 
 
@@ -57,7 +57,7 @@ def from_plain(kind: type[T], raw: Any) -> T:
 
 
 def from_plain_union(union: Any, raw: Any) -> Any:
-    """The message in `raw`, as `plain` gave it, which must be one of `union`."""
+    """Return the message in `raw`, which `plain` made. It must be an instance of `union`."""
     return _decode(union, raw, "message")
 
 
@@ -155,7 +155,8 @@ def _has_fields(kind: Any) -> bool:
 
 @lru_cache(maxsize=256)
 def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """Fields of a dataclass or named tuple: names, and whether each must be given."""
+    """Return the fields of a dataclass or named tuple: the name, and whether a value is
+    required."""
     if is_dataclass(kind):
         return tuple(
             (item.name, item.default is MISSING and item.default_factory is MISSING)

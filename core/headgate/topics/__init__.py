@@ -1,1 +1,2 @@
-"""What Connect's internal topics hold: configs, statuses, offsets, as events and as state."""
+"""Connect's internal topics (configs, statuses, source offsets): their records as events, and the
+state that the events make."""

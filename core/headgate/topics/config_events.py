@@ -1,7 +1,8 @@
-"""What the config topic says, one class for each kind of record. Source: `KafkaConfigBackingStore`.
+"""Events of the config topic, one class for each kind of record. Source: `KafkaConfigBackingStore`.
 
-An event is past tense, complete when made, and carries the offset of its record. Bytes become
-events in `headgate.topics.config_records`; events become state in `headgate.topics.config_reducer`.
+An event says in the past tense what happened. It is complete when it is made, and carries the
+offset of its record. `headgate.topics.config_records` turns bytes into events;
+`headgate.topics.config_reducer` turns events into state.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,8 @@ from typing import TypeAlias
 from headgate.ids import TargetState
 
 Config: TypeAlias = Mapping[str, str | None]
-"""Configuration of a connector or task as logged: raw, config provider references unresolved."""
+"""Configuration of a connector or task as it stands in the log: references to config providers are
+not resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,8 @@ class ConnectorConfigured:
     connector: str
     config: Config
     changed: int | None = None
-    """Config offset of the record that this one repeats; None: it repeats none. Only Headgate
-    writes it; Java's readers pass over it."""
+    """Config offset of the record that this one repeats; None if it repeats none. Only Headgate
+    writes the field; Java's readers ignore it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class ConnectorRemoved:
 
 @dataclass(frozen=True, slots=True)
 class TaskConfigured:
-    """One task's configuration, not in force before its commit. Key:
+    """The config of one task was written. It is in force once its commit record is read. Key:
     ``task-<connector>-<task>``."""
 
     offset: int
@@ -47,7 +49,7 @@ class TaskConfigured:
 
 @dataclass(frozen=True, slots=True)
 class TasksCommitted:
-    """The task configs of one connector are complete. Key: ``commit-<connector>``."""
+    """The set of task configs of one connector was committed. Key: ``commit-<connector>``."""
 
     offset: int
     connector: str
@@ -66,8 +68,8 @@ class TargetStateChanged:
 
 @dataclass(frozen=True, slots=True)
 class TargetStateRemoved:
-    """The target state is forgotten: absent means STARTED. Key: ``target-state-<connector>``, no
-    value."""
+    """The target state was removed; a connector without one is STARTED. Key:
+    ``target-state-<connector>``, no value."""
 
     offset: int
     connector: str
@@ -75,7 +77,8 @@ class TargetStateRemoved:
 
 @dataclass(frozen=True, slots=True)
 class TaskCountRecorded:
-    """How many producers of the connector may be alive from here on; older ones are fenced.
+    """The leader recorded how many producers of the connector may be alive from this record on;
+    older producers are fenced.
 
     Key: ``tasks-fencing-<connector>``. Source: KIP-618 (whose text calls it ``tasks-count-``).
     """
@@ -87,7 +90,8 @@ class TaskCountRecorded:
 
 @dataclass(frozen=True, slots=True)
 class SessionKeyChanged:
-    """The key that signs calls between workers. Key: ``session-key``. Source: KIP-507."""
+    """The leader distributed a new session key, which signs requests between workers. Key:
+    ``session-key``. Source: KIP-507."""
 
     offset: int
     key: bytes
@@ -103,8 +107,8 @@ class SessionKeyChanged:
 
 @dataclass(frozen=True, slots=True)
 class RestartRequested:
-    """A restart with flags. Key: ``restart-connector-<connector>``. Never replayed. Source:
-    KIP-745."""
+    """A user asked for a restart with flags. Key: ``restart-connector-<connector>``. It is executed
+    only by workers that are running when it is written, never on replay. Source: KIP-745."""
 
     offset: int
     connector: str
@@ -114,8 +118,8 @@ class RestartRequested:
 
 @dataclass(frozen=True, slots=True)
 class LoggerLevelChanged:
-    """A log level for the whole cluster. Key: ``logger-cluster-<logger>``. Never replayed. Source:
-    KIP-976."""
+    """A user set a log level for the whole cluster. Key: ``logger-cluster-<logger>``. It is applied
+    only by workers that are running when it is written, never on replay. Source: KIP-976."""
 
     offset: int
     logger: str
@@ -124,10 +128,10 @@ class LoggerLevelChanged:
 
 @dataclass(frozen=True, slots=True)
 class RecordRejected:
-    """A record that says nothing a reader can use; it costs itself alone.
+    """A record that no reader can use. It affects no record around it.
 
-    `advances` is False where Java's reader does not count the record into its config offset: the
-    value was not JSON. A reader's own position must still move past it.
+    `advances` is False where Java's reader does not count the record in its config offset, because
+    its value is not JSON. A reader's own position must still move past the record.
     """
 
     offset: int
@@ -137,7 +141,7 @@ class RecordRejected:
 
     @property
     def partition(self) -> int:
-        """The config topic has but one."""
+        """Return 0: the config topic has one partition."""
         return 0
 
 

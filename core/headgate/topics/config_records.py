@@ -1,7 +1,8 @@
-"""Records of the config topic: bytes to events and back. Source: `KafkaConfigBackingStore`.
+"""Codec of the config topic: bytes to events and back. Source: `KafkaConfigBackingStore`.
 
-Reading follows Java's rules, so that every worker of a group sees the same; see `decode` for where
-we differ. Writing is byte-exact: field order, no whitespace, Jackson's escapes.
+Reading follows Java's rules, so that every worker of a group sees the same state; `decode` lists
+where we differ. What is written equals Java's records to the byte: field order, no whitespace,
+Jackson's escapes.
 """
 
 import base64
@@ -52,7 +53,9 @@ LOGGER_PREFIX: Final = "logger-cluster-"
 SESSION_KEY: Final = "session-key"
 
 TASK_COUNT_MAX: Final = 1_000_000
-"""More producers than any cluster has tasks: each of them would be asked for by its id."""
+"""Largest task count that a task count record may have; no cluster has so many tasks. The leader
+fences the producers one by one by transactional id, so a wrong count would cost that many
+requests."""
 _INT_MAX: Final = 2**31 - 1
 _HALF_PAIR: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _ONLY_TEXT: Final = frozenset({str})
@@ -68,24 +71,25 @@ _PLAIN_LEAVES: Final = frozenset({str, int, bool, NoneType})
 def decode(
     offset: int, key: bytes | str | None, value: bytes | None, parse: Parse | None = None
 ) -> ConfigEvent:
-    """What the record at `offset` says.
+    """Return the event that the record at `offset` stands for.
 
-    A record that says nothing usable becomes `RecordRejected`, never an exception: it costs itself
-    alone. (In Java a bad commit loses the rest of its batch, and a bad session key ends the
-    reader.)
+    A record that cannot be used becomes `RecordRejected`, never an exception, and affects no record
+    around it. (In Java a malformed commit record loses the rest of its batch, and a malformed
+    session key ends the reader.)
 
     Args:
-        offset: of the record in the config topic.
-        key: UTF-8, or a text as `encode_connector` and its like give it. Bytes that are no UTF-8
-            become U+FFFD, as in Java. None is refused.
-        value: JSON as Java takes it (`headgate.java.json`); None, nothing, and ``null`` are
+        offset: Offset of the record in the config topic.
+        key: UTF-8 bytes, or a text as `encode_connector` and the other encoders return it. Bytes
+            that are no UTF-8 become U+FFFD, as in Java. None is rejected.
+        value: JSON as Java accepts it (`headgate.java.json`). None, empty bytes and ``null`` are
             tombstones.
-        parse: a faster parser, such as `orjson.loads`. What it refuses, or might read differently,
-            is read by the core.
+        parse: A faster parser, such as `orjson.loads`. The core parses again what it refuses or
+            might read differently from Java.
 
-    Differs: config values that are not strings (Java keeps them and fails where they are used)
-    become their JSON text. A session key that is not base64 is ignored; it ends Java's reader. So
-    is a task count record above `TASK_COUNT_MAX`; Java's leader runs out of memory when it fences.
+    Differs: a config value that is not a string becomes its JSON text; Java keeps it and fails
+    where it is used. A session key that is not base64 is rejected; it ends Java's reader. A task
+    count record above `TASK_COUNT_MAX` is rejected; Java's leader runs out of memory when it
+    fences.
     """
     key_bytes = key.encode("utf-8", "replace") if isinstance(key, str) else key
     [event] = decode_all([(offset, key_bytes, value)], parse)
@@ -95,7 +99,7 @@ def decode(
 def decode_all(
     records: Iterable[tuple[int, bytes | None, bytes | None]], parse: Parse | None = None
 ) -> list[ConfigEvent]:
-    """`decode` of (offset, key, value), in order."""
+    """Return what `decode` gives for each (offset, key, value), in the same order."""
     events: list[ConfigEvent] = []
     for offset, key, value in records:
         event: ConfigEvent | None = None
@@ -128,12 +132,12 @@ def _decode_any(
 def _decode_config(
     offset: int, key: bytes, value: bytes, parse: Parse
 ) -> ConnectorConfigured | TaskConfigured | None:
-    """The short way for nearly all of a log: the config of a task or connector as every worker
-    writes it. None: not so plain, take the long way.
+    """Decode the common case fast: the config of a task or connector, as every worker writes it.
+    Return None if the record may be anything else; the caller then uses the general decoder.
 
-    Java and `parse` might part over a number, and one may hide: of two fields of one name the last
-    one counts. Here all values are texts, which needs two quotes for each name and each value; if
-    there are no more quotes than these, there is nothing else.
+    Java and `parse` may disagree about numbers. A number can hide behind a repeated field name, of
+    which the last one counts. Therefore all values must be strings, which takes two quotes for each
+    name and two for each value: if the text has exactly that many quotes, it holds nothing else.
     """
     is_task = key[:5] == b"task-"
     if (
@@ -156,7 +160,8 @@ def _decode_config(
         text = key.decode()
     except ValueError:
         return None
-    # By `__class__`, which type checkers leave alone: a call of `cast` would cost a tenth of this.
+    # Compared by `__class__`, because `isinstance` would need a call of `cast` for the type
+    # checkers, and that would cost a tenth of this function.
     if (
         config.__class__ is not dict
         or value.count(b'"') != 4 * len(config) + 2
@@ -172,10 +177,10 @@ def _decode_config(
 
 
 def read_value(value: bytes, fast: Parse | None) -> Any:
-    """`value` as Java reads it, through `fast` where that is sure to agree.
+    """Return `value` parsed as Java parses it; `fast` is used where it is sure to agree with Java.
 
     Raises:
-        NotJsonError: Java refuses it.
+        NotJsonError: Java refuses the text.
     """
     if fast is None or not trusted(value):
         return parse(value)
@@ -187,8 +192,8 @@ def read_value(value: bytes, fast: Parse | None) -> Any:
 
 
 def _agreed(content: object) -> bool:
-    """Whether Java reads the same here: no floats (a fast parser reads large integers so), no
-    integer outside 64 bits, nothing nested deeper than a config."""
+    """Return whether Java is sure to read the same: no floats (a fast parser may turn large
+    integers into floats), no integer outside 64 bits, no nesting deeper than that of a config."""
     if type(content) is not dict:
         return False
     for item in cast(dict[str, object], content).values():
@@ -209,8 +214,8 @@ def _key_text(key: bytes | None) -> str:
 
 
 def java_text(data: bytes) -> str:
-    """`data` as `StringDeserializer` reads it: what is not UTF-8 becomes U+FFFD. (Half a surrogate
-    pair becomes one of them, where Python makes three.)"""
+    """Return `data` as Java's `StringDeserializer` reads it: bytes that are not UTF-8 become
+    U+FFFD. Half a surrogate pair becomes one U+FFFD, where Python alone would make three."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -284,7 +289,7 @@ def _target_state(offset: int, key: str, rest: str, value: Any) -> ConfigEvent:
     if type(value) is not dict:
         return _shape(offset, key, value, "an object")
     table = cast(dict[str, Any], value)
-    # Workers before KIP-875 write (and read) 'state' alone, where STOPPED is PAUSED.
+    # Workers before KIP-875 write and read 'state' alone, and there STOPPED appears as PAUSED.
     state = table.get("state.v2")
     field_name = "state.v2"
     if type(state) is not str:
@@ -334,7 +339,7 @@ def _session_key(offset: int, key: str, rest: str, value: Any) -> ConfigEvent:
     table = cast(dict[str, Any], value)
     encoded, algorithm = table.get("key"), table.get("algorithm")
     created_ms = table.get("creation-timestamp")
-    # The value is a secret: what was seen is not repeated here.
+    # The value is a secret, so the message does not repeat it.
     if type(encoded) is not str or type(algorithm) is not str or type(created_ms) is not int:
         return RecordRejected(
             offset,
@@ -362,7 +367,7 @@ _TARGET_STATES: Final = {state.value: state for state in TargetState}
 
 _Decoder: TypeAlias = Callable[[int, str, str, Any], ConfigEvent]
 _DECODERS: Final[Mapping[str, _Decoder]] = {
-    # By what stands before the first dash; what follows it is checked by the decoder.
+    # The decoder is chosen by the part of the key before the first dash; it checks the rest itself.
     "target": _target_state,
     "connector": _connector,
     "task": _task,
@@ -375,11 +380,11 @@ _DECODERS: Final[Mapping[str, _Decoder]] = {
 
 
 def task_of_key(rest: str) -> tuple[str, int] | None:
-    """Connector and task number in ``<connector>-<n>``, as Java's ``split("-")`` and
-    `Integer.parseInt` find them.
+    """Return the connector and the task number in ``<connector>-<n>``, as Java's ``split("-")`` and
+    `Integer.parseInt` find them; None if Java finds no task.
 
-    So dashes at the end do not count, a plus sign and digits of other scripts do, and the number
-    has 31 bits. None: Java finds no task here.
+    Therefore trailing dashes are ignored, a plus sign and digits of other scripts are accepted, and
+    the number must fit into 32 bits with its sign.
     """
     connector, dash, tail = rest.rpartition("-")
     if dash and tail.isascii() and tail.isdecimal() and len(tail) < 10:
@@ -392,8 +397,8 @@ def task_of_key(rest: str) -> tuple[str, int] | None:
 
 
 def parse_java_int(text: str) -> int | None:
-    """`Integer.parseInt`, None where it throws. Signs, and decimal digits of any script in the
-    Basic Multilingual Plane."""
+    """Return what `Integer.parseInt` returns, or None where it throws. It accepts signs, and
+    decimal digits of any script in the Basic Multilingual Plane."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isdecimal() or max(digits) > "\uffff":
         return None
@@ -402,7 +407,8 @@ def parse_java_int(text: str) -> int | None:
 
 
 def _base64(text: str) -> bytes | None:
-    """As `java.util.Base64.getDecoder` reads it: padding may be absent, but not wrong."""
+    """Decode as `java.util.Base64.getDecoder` does: padding may be absent but not wrong. Return
+    None for text that is not base64."""
     body = text.rstrip("=")
     padding = len(text) - len(body)
     if len(body) % 4 == 1 or padding not in (0, -len(body) % 4):
@@ -417,7 +423,8 @@ def _base64(text: str) -> bytes | None:
 
 
 def encode_connector(name: str, config: Config, changed: int | None = None) -> Record:
-    """`changed`: as in `ConnectorConfigured`, of a record that repeats another."""
+    """Encode a connector config. `changed` is set on a record that repeats an older one; see
+    `ConnectorConfigured.changed`."""
     content: dict[str, Any] = {"properties": config}
     if changed is not None:
         content["changed"] = changed
@@ -437,7 +444,8 @@ def encode_commit(connector: str, task_count: int) -> Record:
 
 
 def encode_target_state(connector: str, target_state: TargetState) -> Record:
-    """Workers before KIP-875 read only ``state``; for them STOPPED is PAUSED."""
+    """Encode a target state. Workers before KIP-875 read only ``state``, where STOPPED is written
+    as PAUSED."""
     old = TargetState.PAUSED if target_state is TargetState.STOPPED else target_state
     return TARGET_STATE_PREFIX + connector, dumps(
         {"state": old.value, "state.v2": target_state.value}

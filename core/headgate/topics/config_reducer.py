@@ -1,12 +1,13 @@
-"""Events of the config topic to state, by the rules of Java's reader, `KafkaConfigBackingStore`.
+"""The fold of the config topic: events become a `ConfigState` by the rules of Java's reader,
+`KafkaConfigBackingStore`.
 
-Nothing else makes a `ConfigState`. Every reader of the same records must hold the same state,
-Java's included, so odd records are read by Java's rule: a commit whose task configs are incomplete
-(the log was compacted, or a commit was written twice) makes the connector inconsistent, and
-repairing it is the herder's work, not the reader's.
+Nothing else makes a `ConfigState`. Every reader of the same records, Java's included, must reach
+the same state, so odd records are read by Java's rules. A commit whose task configs are incomplete
+makes the connector inconsistent (the log was compacted, or the commit was written twice). Repairing
+that is the herder's work, not the reader's.
 
-What outlives a connector's tombstone: its task count record and whether fencing is pending (a
-connector made again under the same name must fence the producers of its namesake), its task
+A connector's tombstone leaves these in place: its task count record and whether fencing is pending
+(a connector created again under the same name must fence the producers of its namesake), its task
 generation, its inconsistency, and its target state, which has a tombstone of its own.
 """
 
@@ -34,27 +35,30 @@ from headgate.topics.config_state import EMPTY, ConfigState, ConnectorEntry
 from headgate.topics.rejected import REJECTED_KEPT
 
 REPLAY_BATCH: Final = 1_000
-"""How many records of a long log to decode and fold at a time: what is decoded is folded while the
-processor still has it at hand. A third cheaper than 5,000; fewer would copy the index too often."""
+"""Number of records of a long log to decode and fold at a time, so that decoded records are folded
+while they are in the processor's cache. It costs a third less than batches of 5,000; smaller
+batches would copy the index of connectors too often."""
 _COMMIT_PREFIX: Final = "commit-"
 
 
 def apply(state: ConfigState, event: ConfigEvent) -> ConfigState:
-    """The state after one event. Dear: fold events as they were polled."""
+    """Return the state after one event. Expensive, since it copies what it touches; prefer to
+    `fold` events in batches."""
     return fold(state, (event,))
 
 
 def fold(state: ConfigState, events: Iterable[ConfigEvent]) -> ConfigState:
-    """The state after `events`, the same in any batching. `state` is left as it was.
+    """Return the state after `events`; the result does not depend on how they are batched. `state`
+    is not changed.
 
     Args:
-        events: of records with rising offsets; holes are normal (transaction markers, compaction).
+        events: Events whose offsets rise. Gaps are normal (transaction markers, compaction).
 
     Raises:
-        LogOrderError: an event's offset does not rise.
+        LogOrderError: The offset of an event does not rise.
 
-    Cost: O(events), plus a copy of the connector index, plus per connector touched a copy of its
-    deferred task configs. Replay in batches of `REPLAY_BATCH`.
+    Cost: O(events), plus one copy of the connector index, plus one copy of the deferred task
+    configs of each connector touched. Replay in batches of `REPLAY_BATCH`.
     """
     draft = _Draft(state)
     handlers = _HANDLERS
@@ -73,8 +77,8 @@ def fold(state: ConfigState, events: Iterable[ConfigEvent]) -> ConfigState:
 
 
 class _Entry:
-    """A `ConnectorEntry` while it is being written. `deferred_owned` is the draft's own copy of
-    `deferred`, made when it is first written to."""
+    """A `ConnectorEntry` in the making. `deferred_owned` is the draft's own copy of `deferred`,
+    made at the first write to it."""
 
     __slots__ = (
         "applied",
@@ -128,7 +132,8 @@ class _Entry:
         self.deferred_owned = None
 
     def remove(self) -> None:
-        """What a connector's tombstone takes with it. Source: `processConnectorRemoval`."""
+        """Drop everything that a connector's tombstone removes. Source:
+        `processConnectorRemoval`."""
         self.config = None
         self.configured_at = None
         self.restarted_at = self.tasks_restarted_at = None
@@ -161,7 +166,7 @@ class _Entry:
 
 
 class _Draft:
-    """The state that one `fold` is writing. It copies what it writes to and never leaves `fold`."""
+    """A `ConfigState` in the making. It copies what it writes to, and never leaves `fold`."""
 
     __slots__ = (
         "assignment_offset",
@@ -232,15 +237,18 @@ def _on_task_configured(draft: _Draft, event: TaskConfigured) -> None:
 def _on_tasks_committed(draft: _Draft, event: TasksCommitted) -> None:
     entry = draft.entry(event.connector)
     if entry.config is None:
-        # The connector was deleted, and compaction has taken its tombstone:
+        # The connector was deleted, and compaction has removed its tombstone:
+        #
         #   task-a-0, commit-a {"tasks":1}        (connector-a is gone, twice)
-        # What was left of it must not join the tasks of a later namesake.
+        #
+        # Its leftover task configs must not join the tasks of a later connector of the same name.
         entry.remove()
         return
     deferred = entry.deferred
     count = event.task_count
-    # More than `count` is allowed: compaction keeps the higher-numbered ones of an older, larger
-    # set. Fewer is not: their records were compacted away, or this commit was written twice.
+    # More than `count` configs are allowed: compaction keeps the higher-numbered ones of an older,
+    # larger set. Fewer are not: their records were compacted away, or this commit was written
+    # twice.
     complete = len(deferred) >= count and all(n in deferred for n in range(count))
     if complete:
         if deferred:
@@ -258,8 +266,9 @@ def _on_tasks_committed(draft: _Draft, event: TasksCommitted) -> None:
 
 
 def _on_target_state_changed(draft: _Draft, event: TargetStateChanged) -> None:
-    # Also for a connector that is not there yet: one created STOPPED has this record before its
-    # own, and an orphan decides the birth state of a later connector, as in Java.
+    # This also applies to a connector that does not exist yet. The target state of one created
+    # STOPPED is written before its config, and an orphaned target state decides the initial state
+    # of a later connector, as in Java.
     entry = draft.entry(event.connector)
     entry.target_state = event.target_state
     entry.target_state_at = event.offset + 1
@@ -281,8 +290,8 @@ def _on_session_key_changed(draft: _Draft, event: SessionKeyChanged) -> None:
 
 
 def _on_restart_requested(draft: _Draft, event: RestartRequested) -> None:
-    """The order itself is for workers that are there, and never replayed: what stays is which
-    statuses take account of it."""
+    """Record the config offset of the restart. The restart itself is executed only by workers that
+    are running, never on replay; what remains is which statuses already account for it."""
     entry = draft.entry(event.connector)
     if entry.config is None:
         return
@@ -292,14 +301,14 @@ def _on_restart_requested(draft: _Draft, event: RestartRequested) -> None:
 
 
 def _on_news(_draft: _Draft, _event: LoggerLevelChanged) -> None:
-    """Log levels are orders of the moment: for workers that are there, never replayed."""
+    """Do nothing: a log level is applied only by workers that are running, never on replay."""
 
 
 def _on_record_rejected(draft: _Draft, event: RecordRejected) -> None:
     draft.rejected.append(event)
     draft.rejected_count += 1
     if event.advances and event.key.startswith(_COMMIT_PREFIX):
-        # Java asks whether the connector is configured before it looks into the commit.
+        # Java checks that the connector is configured before it parses the commit record.
         connector = event.key[len(_COMMIT_PREFIX) :]
         if draft.entry(connector).config is None:
             draft.entry(connector).remove()

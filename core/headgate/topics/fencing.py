@@ -1,5 +1,5 @@
-"""Which producers must be shut out before the source tasks of a connector may start. Source:
-KIP-618; `DistributedHerder.doFenceZombieSourceTasks`."""
+"""Which producers must be fenced before the source tasks of a connector may start. Source: KIP-618;
+`DistributedHerder.doFenceZombieSourceTasks`."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -9,15 +9,15 @@ from headgate.topics.config_state import ConfigState
 
 @dataclass(frozen=True, slots=True)
 class NothingToFence:
-    """Tasks may start at once: no commit was read since the last task count record. One task after
-    one shuts out the older one itself, when it initialises its producer."""
+    """The tasks may start at once: no commit was read since the last task count record. Where one
+    task follows one task, the new producer fences the old one when it is initialised."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RecordTaskCount:
-    """Write a task count record; no producer needs to be shut out for it."""
+    """A task count record must be written; no producer needs to be fenced before it."""
 
     connector: str
     task_count: int
@@ -27,9 +27,9 @@ class RecordTaskCount:
 
 @dataclass(frozen=True, slots=True)
 class FenceTasks:
-    """Shut out these producers, check that the task generation is still this one, then write a
-    task count record. `transactional_ids` may be empty: the round then costs nothing, but is
-    one."""
+    """These producers must be fenced; then, if the task generation is still `task_generation`, a
+    task count record must be written. `transactional_ids` may be empty: the fencing round is then
+    needed but fences nobody."""
 
     connector: str
     transactional_ids: tuple[str, ...]
@@ -42,30 +42,33 @@ FencingRequirement: TypeAlias = NothingToFence | RecordTaskCount | FenceTasks
 
 
 def transactional_id(group: str, connector: str, task: int) -> str:
-    """Transactional id of a source task's producer; `group` is the workers' group."""
+    """Return the transactional id of a source task's producer; `group` is the workers' group id."""
     return f"{group}-{connector}-{task}"
 
 
 def recorded_producers(state: ConfigState, connector: str, group: str) -> tuple[str, ...]:
-    """Transactional ids of the producers that the last task count record tells of, also after the
-    connector's deletion."""
+    """Return the transactional ids of the producers that the last task count record covers, also
+    after the connector's deletion."""
     entry = state.entries.get(connector)
     count = entry.fencing_count if entry is not None else None
     return tuple(transactional_id(group, connector, task) for task in range(count or 0))
 
 
 def is_fenced_by_starting(alive: int | None, count: int) -> bool:
-    """Whether no round is needed for `count` tasks to start, where `alive` producers were recorded
-    last (None: never any): there are none, or there is one, which the new one shuts out itself.
-    After a count of 0 Connect has a round, which shuts out nobody."""
+    """Return whether `count` tasks may start without a fencing round.
+
+    They may if no producers were ever recorded (`alive` is None), or if one task follows one task:
+    the new producer then fences the old one itself. After a count of 0 Connect runs a round, which
+    fences nobody.
+    """
     return alive is None or (alive == 1 and count == 1)
 
 
 def fencing_requirement(state: ConfigState, connector: str, group: str) -> FencingRequirement:
-    """What is to be done before source tasks of `connector` may start, and why.
+    """Return what must be done before source tasks of `connector` may start, and why.
 
-    `task_generation` in the answer is of this reader: compare it after the round with the state of
-    the same reader.
+    The `task_generation` in the result is local to this reader: after the round, compare it with
+    the state of the same reader.
     """
     entry = state.entries.get(connector)
     if entry is None or entry.task_count is None:
@@ -90,7 +93,8 @@ def fencing_requirement(state: ConfigState, connector: str, group: str) -> Fenci
 
 
 def may_start_source_tasks(state: ConfigState, connector: str) -> bool:
-    """Whether `connector` has tasks, and a task count record follows the last commit: nobody older
-    can write, once a task after one task has initialised its producer."""
+    """Return whether `connector` has tasks and a task count record follows the last commit. Then no
+    older producer can write, except that where one task follows one task the old producer can until
+    the new one is initialised."""
     entry = state.entry(connector)
     return entry is not None and not entry.fencing_pending and bool(state.tasks(connector))

@@ -1,17 +1,19 @@
-"""Source offsets: records of an offsets topic, and what a connector may know of them.
+"""Source offsets: the records of an offsets topic, and the offset view made of them.
 
-A key is ``["<connector>",{partition}]``, a value the offset map; a tombstone forgets. Java compares
-keys as bytes, so one partition whose map was written in two orders has two keys. We compare
-structurally: the newest record of a partition counts, whatever the order of its key.
+A key is ``["<connector>",{partition}]``, a value is the offset map, and a tombstone deletes its
+key. Java compares keys as bytes, so a partition whose map was written in two orders has two keys.
+We compare partitions structurally: the newest record of a partition counts, in whatever order its
+key was written.
 
-Two keys usually lie in two partitions of the topic, and which is read first says nothing: of them
-the later timestamp decides, of equal ones the key in our own order (`encode_key`). Of one key it is
-the log's order. A tombstone forgets what stands under its own key alone: when compaction has taken
-it nobody could tell that it was meant for more.
+Two such keys usually lie in two partitions of the topic, and the order of reading says nothing
+about which is newer. Therefore the record with the later timestamp counts; if the timestamps are
+equal, the one whose key has our own order (`encode_key`). For records of one key, the order of the
+log counts. A tombstone deletes only its own key: after compaction has removed the tombstone, nobody
+could tell that more was meant.
 
-A connector may have a topic of its own beside the global one of the workers. Its own comes first;
-what is only in the global one is still seen. Source: KIP-618; `ConnectorOffsetBackingStore`,
-`OffsetUtils`.
+A connector may have an offsets topic of its own beside the workers' global one. Its own comes
+first; an offset that is only in the global topic is still seen. Source: KIP-618;
+`ConnectorOffsetBackingStore`, `OffsetUtils`.
 """
 
 import base64
@@ -30,9 +32,10 @@ from headgate.topics.config_records import java_text
 from headgate.topics.rejected import kept, seen
 
 Partition: TypeAlias = Mapping[str, Any]
-"""Source partition: what names one input of a connector. Values are primitives."""
+"""Source partition: a map that names one input of a connector. Its values are primitives."""
 Offset: TypeAlias = Mapping[str, Any]
-"""Source offset: how far one partition was read. Values are primitives."""
+"""Source offset: a map that says how far one source partition was read. Its values are
+primitives."""
 
 _LONG_MIN: Final = -(2**63)
 _LONG_MAX: Final = 2**63 - 1
@@ -40,12 +43,12 @@ _KEY_EXPECTED: Final = 'expected ["<connector>",{partition}]'
 
 
 class OffsetFormatError(CoreError, ValueError):
-    """A source partition or source offset that cannot be stored, or is stored but unreadable."""
+    """A source partition or source offset cannot be stored, or was stored and cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetKey:
-    """Key of a source offset. A null partition is possible; Java never lists it."""
+    """Key of a source offset. The partition may be null; Java never lists such an offset."""
 
     connector: str
     partition: Partition | None
@@ -55,39 +58,43 @@ class OffsetKey:
 
 
 def encode_key(connector: str, partition: Partition | None) -> bytes:
-    """Key of the record that holds the source offset of `partition`.
+    """Return the key of the record that holds the source offset of `partition`.
 
-    The map is written in the order of a Java `HashMap`: so does Java when users alter offsets, and
-    there it finds the key again.
+    The map is written in the order of a Java `HashMap`. Java writes it so when users alter offsets,
+    and finds the key again in that order.
 
     Raises:
-        OffsetFormatError: a name is no string, or a value no primitive.
+        OffsetFormatError: A name is not a string, or a value is not a primitive.
     """
     return b"[" + dumps(connector) + b"," + _encode_map(partition, hashed=True) + b"]"
 
 
 def key_prefix(connector: str) -> bytes:
-    """What the keys of `connector` begin with, as far as that is certain: spares parsing those of
-    others. Java writes no whitespace either; names beyond ASCII it may write with escapes (Jackson:
-    outside the BMP) or without."""
+    """Return a prefix that all keys of `connector` have; records of other connectors can be skipped
+    without parsing their keys.
+
+    Java writes no whitespace either. For names that are not printable ASCII the prefix is only
+    ``[``, since Java may write them with or without escapes (Jackson escapes outside the BMP).
+    """
     plain = connector.isascii() and connector.isprintable()
     return b"[" + dumps(connector) + b"," if plain else b"["
 
 
 def encode_value(offset: Offset | None) -> bytes | None:
-    """Value of the record, in the order of the map; None is a tombstone.
+    """Return the value of the record, in the order of the map; None is a tombstone.
 
     Raises:
-        OffsetFormatError: a name is no string, or a value no primitive.
+        OffsetFormatError: A name is not a string, or a value is not a primitive.
     """
     return None if offset is None else _encode_map(offset, hashed=False)
 
 
 def decode_key(key: bytes | None) -> OffsetKey | None:
-    """What `key` names; None for what is no key of a source offset.
+    """Return the connector and partition that `key` names; None if it is not the key of a source
+    offset.
 
-    So are the sentinels that an early text of KIP-618 has for a finished migration
-    (``["<connector>"]``); like Java we take no notice of them.
+    None is also returned for the markers of a finished migration in an early text of KIP-618
+    (``["<connector>"]``). We ignore them, as Java does.
     """
     found = _key_or_reason(key)
     return found if isinstance(found, OffsetKey) else None
@@ -114,10 +121,10 @@ def _key_or_reason(key: bytes | None) -> OffsetKey | str:
 
 
 def decode_value(value: bytes | None) -> Offset | None:
-    """The source offset in `value`; None for a tombstone, and for JSON that says null.
+    """Return the source offset in `value`; None for a tombstone and for the JSON text ``null``.
 
     Raises:
-        OffsetFormatError: it is not a JSON object of primitives.
+        OffsetFormatError: The value is not a JSON object of primitives.
     """
     if value is None:
         return None
@@ -139,7 +146,7 @@ def decode_value(value: bytes | None) -> Offset | None:
 def _encode_map(table: Mapping[str, Any] | None, *, hashed: bool) -> bytes:
     if table is None:
         return b"null"
-    if not isinstance(cast(object, table), Mapping):  # a connector may give anything
+    if not isinstance(cast(object, table), Mapping):  # a connector may return anything
         raise OffsetFormatError(
             f"a source partition or source offset is {seen(table)}, expected a mapping (a dict)"
         )
@@ -162,7 +169,7 @@ def _encode_primitive(name: str, value: object) -> bytes:
             raise OffsetFormatError(f"field {name} is {value}: integers have at most 64 bits")
         return dumps(value)
     if isinstance(value, float):
-        if not math.isfinite(value):  # Java would store the text "NaN"
+        if not math.isfinite(value):  # Java stores the text "NaN"
             raise OffsetFormatError(f"{value} cannot be stored: JSON has finite numbers only")
         return java_double(value).encode("ascii")
     if isinstance(value, (bytes, bytearray)):
@@ -181,8 +188,11 @@ def _not_primitive(name: str, value: object) -> str:
 
 
 def partition_identity(partition: Partition | None) -> str:
-    """Equal for equal partitions whatever the order of their names; 1, 1.0, true and "1" differ,
-    as in Java. Bytes are what they are stored as, and -0.0 is 0.0, as it is when read back."""
+    """Return a text that is equal for equal partitions, in whatever order their names stand.
+
+    1, 1.0, true and "1" differ, as in Java. Bytes count as the base64 text that is stored, and -0.0
+    counts as 0.0, since that is how they are read back.
+    """
     if partition is None:
         return "null"
     plain = {name: _as_stored(value) for name, value in partition.items()}
@@ -200,7 +210,7 @@ def _as_stored(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """What stands under one key."""
+    """The value that an offsets topic holds under one key."""
 
     value: bytes
     timestamp_ms: int
@@ -209,12 +219,12 @@ class StoredValue:
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """What one offsets topic holds of one source partition."""
+    """Everything that one offsets topic holds for one source partition."""
 
     partition: Partition | None
     values: Mapping[bytes, StoredValue]
-    """Values by key, in the bytes that stand in the topic; the one that counts comes last. More
-    than one where the partition's map was written in several orders."""
+    """Values by key, as bytes of the topic; the last one is the one that counts. There is more than
+    one if the partition's map was written in several orders."""
 
     @property
     def newest(self) -> StoredValue:
@@ -227,7 +237,7 @@ class StoredOffset:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRejected:
-    """A record whose key names no source partition, or whose value is no source offset."""
+    """A rejected record: its key names no source partition, or its value is not a source offset."""
 
     key: str
     reason: str
@@ -237,20 +247,20 @@ class OffsetRejected:
 
 @dataclass(frozen=True, slots=True)
 class OffsetTable:
-    """What one offsets topic says. Immutable; made by `fold_offsets`."""
+    """State of one offsets topic. Immutable; made by `fold_offsets`."""
 
     connectors: Mapping[str, Mapping[str, StoredOffset]] = field(
         default_factory=dict[str, Mapping[str, StoredOffset]]
     )
     """Offsets by connector, then by `partition_identity`."""
     rejected: tuple[OffsetRejected, ...] = ()
-    """The last `REJECTED_KEPT` records that could not be used. A value that cannot be read stands
-    all the same: that is not the same as none."""
+    """The last `REJECTED_KEPT` records that could not be used. A value that cannot be read still
+    counts as stored: the partition has an offset, though an unreadable one."""
     rejected_count: int = 0
 
 
 def rejection(record: LogRecord) -> OffsetRejected | None:
-    """What an offsets topic has in `record` that nobody can use; None: it is in order."""
+    """Return why `record` of an offsets topic cannot be used; None if it can."""
     key = _key_or_reason(record.key)
     if isinstance(key, str):
         return _rejected(record, key)
@@ -273,10 +283,13 @@ def _rejected(record: LogRecord, reason: str) -> OffsetRejected:
 def fold_offsets(
     table: OffsetTable, records: Iterable[LogRecord], only: str | None = None
 ) -> OffsetTable:
-    """`table` after `records`. Those of one key must be in the order of their topic; how they are
-    mixed with others does not matter. `table` stays as it was.
+    """Return `table` after `records`. `table` is not changed.
 
-    `only`: the one connector whose offsets are kept.
+    Records of one key must be in the order of their topic; the order among records of different
+    keys does not matter.
+
+    Args:
+        only: The one connector whose offsets are kept; None keeps all.
     """
     connectors = dict(table.connectors)
     touched: dict[str, dict[str, StoredOffset]] = {}
@@ -329,7 +342,8 @@ def _newest_last(
 
 
 def _own_key(connector: str, partition: Partition | None) -> bytes:
-    """As `encode_key`; empty for a partition of values that no task of ours can have written."""
+    """Return what `encode_key` returns; empty bytes for a partition with values that no task of
+    ours can have written."""
     try:
         return encode_key(connector, partition)
     except OffsetFormatError:
@@ -337,10 +351,10 @@ def _own_key(connector: str, partition: Partition | None) -> bytes:
 
 
 def read_offsets(log: KeyedLog) -> OffsetTable:
-    """All that an offsets topic holds now.
+    """Return everything that an offsets topic holds now.
 
     Raises:
-        TransportError: it could not be read to its end.
+        TransportError: The topic could not be read to its end.
     """
     table, position, end = OffsetTable(), 0, log.end()
     while position < end:
@@ -367,31 +381,32 @@ class PartitionOffset:
 
 @dataclass(frozen=True, slots=True)
 class OffsetView:
-    """The source offsets of connectors as tasks and users see them: own topic first, then the
-    global one.
+    """The source offsets of connectors as tasks and users see them. An offset in the connector's
+    own topic comes before one in the global topic.
 
-    A tombstone looks like a missing record: one in the own topic uncovers the global offset, so
-    tombstones are written to the global topic first. Source: `ConnectorOffsetBackingStore`.
+    A tombstone looks like a missing record, so a tombstone in the own topic uncovers the global
+    offset. Therefore tombstones are written to the global topic first. Source:
+    `ConnectorOffsetBackingStore`.
     """
 
     shared: OffsetTable = field(default_factory=OffsetTable)
     """Offsets in the workers' global topic."""
     own: OffsetTable | None = None
-    """Offsets in the connector's own topic, where it has one."""
+    """Offsets in the connector's own topic; None if it has no topic of its own."""
 
     def offset(self, connector: str, partition: Partition | None) -> Offset | None:
-        """The source offset of `partition`, None if there is none.
+        """Return the source offset of `partition`; None if there is none.
 
         Raises:
-            OffsetFormatError: there is one, and it cannot be read. (Java logs this and reads the
-            source from its beginning again.)
+            OffsetFormatError: There is an offset, but it cannot be read. (Java logs this and reads
+                the source from its beginning again.)
         """
         stored = self._stored(connector, partition_identity(partition))
         return None if stored is None else decode_value(stored.newest.value)
 
     def partitions(self, connector: str) -> tuple[PartitionOffset, ...]:
-        """All partitions with an offset, sorted by `partition_identity`; the null partition is
-        never listed."""
+        """Return all partitions that have an offset, sorted by `partition_identity`. The null
+        partition is never listed."""
         identities = {
             identity: None
             for table in self._tables()
@@ -424,8 +439,8 @@ class OffsetView:
 
 @dataclass(frozen=True, slots=True)
 class OffsetWrites:
-    """Records that alter source offsets. First `shared_tombstones`, awaited; then `primary`, in one
-    transaction where there is one; `shared_copies` last."""
+    """Records that alter source offsets. `shared_tombstones` are written first and awaited;
+    `primary` follows, in a transaction if there is one; `shared_copies` come last."""
 
     shared_tombstones: tuple[tuple[bytes, None], ...]
     primary: tuple[tuple[bytes, bytes | None], ...]
@@ -435,11 +450,11 @@ class OffsetWrites:
 def plan_alteration(
     view: OffsetView, connector: str, changes: Iterable[tuple[Partition | None, Offset | None]]
 ) -> OffsetWrites:
-    """The writes that make `view` show `changes` (None forgets an offset); the last change of a
-    partition counts.
+    """Return the writes after which the offset view shows `changes`. An offset of None deletes the
+    partition's offset; of several changes of one partition, the last one counts.
 
-    Keys that are in the topics already under another order of their names are tombstoned, so that
-    one key is left. Order of the writes: KIP-618, `ConnectorOffsetBackingStore.set`.
+    Keys of the same partition that stand in the topics in another order of names get tombstones, so
+    that one key remains. Order of the writes: KIP-618, `ConnectorOffsetBackingStore.set`.
     """
     wanted: dict[str, tuple[Partition | None, Offset | None]] = {}
     for partition, offset in changes:
@@ -449,7 +464,7 @@ def plan_alteration(
     shared_copies: list[tuple[bytes, bytes]] = []
     for identity, (partition, offset) in sorted(wanted.items()):
         value = encode_value(offset)
-        encoded = _own_key if value is None else encode_key  # whatever is there may be forgotten
+        encoded = _own_key if value is None else encode_key  # a delete takes any partition
         key = encoded(connector, partition)
         table = view.shared if view.own is None else view.own
         stale = [key] if value is None and key else []
@@ -466,7 +481,7 @@ def plan_alteration(
 
 
 def plan_reset(view: OffsetView, connector: str) -> OffsetWrites:
-    """The writes after which `connector` has no source offset at all."""
+    """Return the writes after which `connector` has no source offset at all."""
     identities: dict[str, Partition | None] = {}
     for table in (view.shared, view.own):
         if table is not None:
@@ -478,6 +493,6 @@ def plan_reset(view: OffsetView, connector: str) -> OffsetWrites:
 def _old_keys(
     table: OffsetTable, connector: str, identity: str, key: bytes, extra: list[bytes]
 ) -> list[bytes]:
-    """Keys of one partition in `table` other than `key`, and `extra`."""
+    """Return the keys of one partition in `table` except `key`, followed by `extra`."""
     stored = table.connectors.get(connector, {}).get(identity)
     return [old for old in (stored.values if stored else ()) if old != key] + extra

@@ -1,4 +1,4 @@
-"""What readers of internal topics keep, and say, of records that nobody can use."""
+"""How readers of internal topics keep and describe rejected records."""
 
 import json
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ _Rejected = TypeVar("_Rejected")
 
 
 def kept(before: tuple[_Rejected, ...], more: Sequence[_Rejected]) -> tuple[_Rejected, ...]:
-    """The last `REJECTED_KEPT` of both."""
+    """Return the last `REJECTED_KEPT` records of `before` followed by `more`."""
     return (*before, *more)[-REJECTED_KEPT:] if more else before
 
 
 def seen(value: object) -> str:
-    """A part of a parsed record in a few words: whoever wrote it may have written a lot."""
+    """Return a short description of a part of a parsed record; the part itself may be large."""
     if value is None:
         return "null"
     if isinstance(value, dict):

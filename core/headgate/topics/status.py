@@ -1,8 +1,8 @@
-"""Statuses: records of the status topic, what a reader holds of them, who may write one.
+"""The status topic: its records, the state that a reader holds, and the rules for who may write.
 
-Source: `KafkaStatusBackingStore`. Differs: a FAILED status is always written by the worker that the
-item is assigned to (Java's rule for safe writes can hide it behind a stale RUNNING of another
-worker with a higher generation); tombstones of one clean-up are written once.
+Source: `KafkaStatusBackingStore`. Differs: the worker to which a connector or task is assigned may
+always write its FAILED status. Java's rule for safe writes can hide it behind a stale RUNNING of
+another worker with a higher generation. Also, each tombstone of a clean-up is written once.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -25,33 +25,35 @@ _NO_TASKS: Final[Mapping[int, "Status"]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a worker reported of a connector or a task. ``state.value`` is the word in the
+    """The status that a worker reported for a connector or task. ``state.value`` is the word in the
     record."""
 
     state: State
     worker_id: str
-    """Advertised host and port of the worker that wrote it."""
+    """Advertised host and port of the worker that wrote the status."""
     generation: int
-    """Group generation of that worker when it wrote."""
+    """Group generation of that worker when it wrote the status."""
     trace: str | None = None
     version: str | None = None
-    """Version of the plugin (KIP-891); absent in records of older workers."""
+    """Version of the plugin (KIP-891); None in records of older workers."""
     restarts: int = 0
-    """Restarts in a row by the restart policy. Java's workers neither write nor read it."""
+    """Number of consecutive restarts by the restart policy. Java's workers neither write nor read
+    it."""
     config_offset: int | None = None
-    """What the config topic says of the item before this offset, the status takes account of: it is
-    of a run that was made of that. None: not told, as by Java's workers, who do not read it."""
+    """Config offset that the status takes into account: it belongs to a run that was made from what
+    the config topic held about the item before this offset. None if it is not known: Java's workers
+    neither write nor read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicActivity:
-    """A connector has used a topic; `task` was the first of it to say so. Source: KIP-558."""
+    """A connector has used a topic; `task` is its first task that reported it. Source: KIP-558."""
 
     topic: str
     connector: str
     task: int
     discovered_ms: int
-    """Wall time of the worker, milliseconds since 1970."""
+    """Wall-clock time of the worker, in milliseconds since 1970."""
 
 
 # -- events --
@@ -59,7 +61,7 @@ class TopicActivity:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStatusReported:
-    """Key: ``status-connector-<connector>``."""
+    """A worker reported the status of a connector. Key: ``status-connector-<connector>``."""
 
     connector: str
     status: Status
@@ -67,14 +69,15 @@ class ConnectorStatusReported:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStatusRemoved:
-    """Key: ``status-connector-<connector>``, no value. Takes the statuses of its tasks with it."""
+    """The status of a connector was removed, and with it the statuses of its tasks. Key:
+    ``status-connector-<connector>``, no value."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStatusReported:
-    """Key: ``status-task-<connector>-<n>``."""
+    """A worker reported the status of a task. Key: ``status-task-<connector>-<n>``."""
 
     task: TaskId
     status: Status
@@ -82,14 +85,15 @@ class TaskStatusReported:
 
 @dataclass(frozen=True, slots=True)
 class TaskStatusRemoved:
-    """Key: ``status-task-<connector>-<n>``, no value."""
+    """The status of a task was removed. Key: ``status-task-<connector>-<n>``, no value."""
 
     task: TaskId
 
 
 @dataclass(frozen=True, slots=True)
 class TopicUsed:
-    """Key: ``status-topic-<topic>:connector-<connector>``, which alone decides the names."""
+    """A connector has used a topic. Key: ``status-topic-<topic>:connector-<connector>``; `topic`
+    and `connector` come from the key, not from the value."""
 
     topic: str
     connector: str
@@ -98,7 +102,8 @@ class TopicUsed:
 
 @dataclass(frozen=True, slots=True)
 class TopicReset:
-    """Key: ``status-topic-<topic>:connector-<connector>``, no value."""
+    """A user or a worker reset the record of a topic's use. Key:
+    ``status-topic-<topic>:connector-<connector>``, no value."""
 
     topic: str
     connector: str
@@ -106,7 +111,7 @@ class TopicReset:
 
 @dataclass(frozen=True, slots=True)
 class StatusRejected:
-    """A record that says nothing a reader can use; it costs itself alone."""
+    """A record that no reader can use. It affects no record around it."""
 
     key: str
     reason: str
@@ -179,11 +184,12 @@ def decode_status(
     parse: Parse | None = None,
     place: Place = (0, -1),
 ) -> StatusEvent:
-    """What one record says. Only an absent value is a tombstone here; an empty one is refused.
+    """Return the event that one record stands for. Only an absent value is a tombstone here; an
+    empty one is rejected.
 
     Args:
-        parse: as in `headgate.topics.config_records.decode`.
-        place: of the record, for the message that it was refused.
+        parse: As in `headgate.topics.config_records.decode`.
+        place: Place of the record, which a rejection carries.
     """
     event = _decode(key, value, parse)
     if isinstance(event, StatusRejected):
@@ -266,7 +272,7 @@ def _object(value: bytes, parse: Parse | None) -> dict[str, Any] | str:
 
 
 def _status(value: bytes, parse: Parse | None) -> Status | str:
-    """The status, or why it is none."""
+    """Return the status in `value`, or the reason why it holds none."""
     table = _object(value, parse)
     if isinstance(table, str):
         return table
@@ -296,7 +302,8 @@ _STATES: Final = {state.value: state for state in State}
 
 @dataclass(frozen=True, slots=True)
 class StatusView:
-    """The statuses a worker has read. Immutable; made by `fold_statuses`. Possibly stale."""
+    """The statuses and topic uses that a worker has read. Immutable; made by `fold_statuses`. It
+    may be stale."""
 
     connectors: Mapping[str, Status] = field(default_factory=dict[str, Status])
     tasks: Mapping[str, Mapping[int, Status]] = field(
@@ -306,22 +313,22 @@ class StatusView:
     topics: Mapping[str, Mapping[str, TopicActivity]] = field(
         default_factory=dict[str, Mapping[str, TopicActivity]]
     )
-    """Topics used, by connector and topic."""
+    """Uses of topics, by connector and topic."""
     rejected: tuple[StatusRejected, ...] = ()
-    """The last `REJECTED_KEPT` records that could not be used."""
+    """The last `REJECTED_KEPT` records that no reader could use."""
     rejected_count: int = 0
 
     def task(self, task: TaskId) -> Status | None:
         return self.tasks.get(task.connector, {}).get(task.task)
 
     def answer(self, connector: str, kind: str) -> dict[str, Any] | None:
-        """Body of ``GET /connectors/<connector>/status`` as plain data, None without a status.
-        `kind` is source, sink or unknown. Tasks are sorted by number."""
+        """Return the body of ``GET /connectors/<connector>/status`` as plain data; None if the
+        connector has no status. `kind` is source, sink or unknown. Tasks are sorted by number."""
         status = self.connectors.get(connector)
         if status is None:
             return None
         tasks = self.tasks.get(connector, _NO_TASKS)
-        # Written out, and not as calls: a listing does this for ten thousand connectors.
+        # Inlined instead of calling `_shown_task`: a listing does this for ten thousand connectors.
         return {
             "name": connector,
             "connector": _shown(status),
@@ -342,8 +349,9 @@ class StatusView:
     def restart_plan(
         self, connector: str, kind: str, *, include_tasks: bool, only_failed: bool
     ) -> dict[str, Any] | None:
-        """Body of the answer to a restart: the status, with RESTARTING where it will be. None
-        without a status. Source: KIP-745, RestartPlan."""
+        """Return the body of the answer to a restart request: the status, with RESTARTING for
+        everything that will restart. None if the connector has no status. Source: KIP-745,
+        RestartPlan."""
         body = self.answer(connector, kind)
         if body is not None:
             for item in (body["connector"], *(body["tasks"] if include_tasks else ())):
@@ -352,7 +360,8 @@ class StatusView:
         return body
 
     def answer_task(self, task: TaskId) -> dict[str, Any] | None:
-        """Body of ``GET /connectors/<connector>/tasks/<n>/status``, None without a status."""
+        """Return the body of ``GET /connectors/<connector>/tasks/<n>/status``; None if the task has
+        no status."""
         status = self.task(task)
         return None if status is None else _shown_task(task.task, status)
 
@@ -381,10 +390,10 @@ def _shown_task(number: int, status: Status) -> dict[str, Any]:
 
 
 def fold_statuses(view: StatusView, events: Iterable[StatusEvent]) -> StatusView:
-    """`view` after `events`, in the order of their records. `view` stays as it was.
+    """Return `view` after `events`, which are in the order of their records. `view` is not changed.
 
-    The last record wins, except: a task's UNASSIGNED is ignored while RUNNING of the same or a
-    later generation is known: its writer was late. Source: `readTaskStatus`.
+    The last record wins, with one exception: a task's UNASSIGNED is ignored while RUNNING of the
+    same or a later generation is known, because its writer was late. Source: `readTaskStatus`.
     """
     draft = _Draft(view)
     for event in events:
@@ -410,7 +419,7 @@ def fold_statuses(view: StatusView, events: Iterable[StatusEvent]) -> StatusView
 
 
 class _Draft:
-    """The view that one fold is writing; it copies a connector's map when it first writes to it."""
+    """A `StatusView` in the making. It copies a connector's map at the first write to it."""
 
     __slots__ = ("connectors", "own_tasks", "own_topics", "rejected", "tasks", "topics", "view")
 
@@ -454,8 +463,8 @@ class _Draft:
 
 
 def is_late(known: Status | None, status: Status) -> bool:
-    """Whether a task's `status` was overtaken before it was written: its UNASSIGNED, where RUNNING
-    of the same or a later generation is `known`."""
+    """Return whether a task's `status` is outdated: it is UNASSIGNED, and RUNNING of the same or a
+    later generation is already known."""
     return (
         status.state is State.UNASSIGNED
         and known is not None
@@ -468,14 +477,14 @@ def is_late(known: Status | None, status: Status) -> bool:
 
 
 def may_write(known: Status | None, status: Status, *, safe: bool, assigned_to_me: bool) -> bool:
-    """Whether `status` may be written over `known`, the status this worker has read.
+    """Return whether `status` may be written over `known`, the status that this worker has read.
 
     Args:
-        safe: the write must not hide what a later owner said (UNASSIGNED and FAILED are written
-            so). Other writes always go out. Source: `CacheEntry.canWriteSafely`.
-        assigned_to_me: the item is in this worker's current assignment. Then FAILED is written
-            whatever is known: nobody else can say it. (Java would drop it when the group began its
-            generations anew.)
+        safe: The write must not hide the status of a later owner. UNASSIGNED and FAILED are written
+            safely; other statuses are always written. Source: `CacheEntry.canWriteSafely`.
+        assigned_to_me: The item is in this worker's current assignment. Its FAILED is then written
+            whatever is known, since no other worker can report it. (Java drops it if the group's
+            generations started again from the beginning.)
     """
     if not safe or known is None:
         return True
@@ -487,14 +496,14 @@ def may_write(known: Status | None, status: Status, *, safe: bool, assigned_to_m
 def cleanup(
     view: StatusView, state: ConfigState, written: Container[str] = frozenset()
 ) -> tuple[Record, ...]:
-    """Tombstones for statuses of connectors and tasks that are no longer configured. Source:
-    `DistributedHerder.updateDeletedConnectorStatus` and `updateDeletedTaskStatus`.
+    """Return tombstones for the statuses of connectors and tasks that are no longer configured.
+    Source: `DistributedHerder.updateDeletedConnectorStatus` and `updateDeletedTaskStatus`.
 
     Args:
-        written: keys whose tombstone this worker has written and not yet read back.
+        written: Keys whose tombstones this worker has written but not yet read back.
 
     Returns:
-        Each key once; per connector, sorted by name, its topics, its tasks, then itself.
+        Each key once, by connector in order of name: its topics, its tasks, then the connector.
     """
     keys: list[str] = []
     for name in sorted({*view.connectors, *view.tasks, *view.topics}):
