@@ -1,9 +1,9 @@
-"""Ports: what the runtime needs from the world. Each has an implementation in memory, on the
-embedded log and on Kafka.
+"""Ports: the interfaces to the world. Each has an implementation in memory, on the embedded log and
+on Kafka.
 
-All calls block and are safe to make from several threads unless said otherwise. Adapters translate
-the exceptions of their libraries into those at the top of this page, once. The contract tests in
-`tests/contract/` hold every implementation to what is said here.
+All calls block and are safe to make from several threads unless said otherwise. Each adapter
+translates the exceptions of its library into those below. The contract tests in `tests/contract/`
+hold every implementation to what is said here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,17 +18,17 @@ from headgate.task.messages import TaskCommand, TaskReport, TaskSpec
 
 
 class TransportError(Exception):
-    """The log could not be reached or did not answer in time. Trying again may help."""
+    """The log could not be reached, or did not answer in time. Trying again may help."""
 
 
 class GroupInUseError(TransportError):
-    """A consumer group has members, and only they may change its offsets. Trying again helps once
+    """A consumer group has members, so only they may change its offsets. Trying again helps once
     they have left."""
 
 
 class RefusedError(TransportError):
-    """This client is refused, and will be until its rights or its settings are changed: trying
-    again does not help."""
+    """This client is refused until its rights or its settings are changed. Trying again does not
+    help."""
 
 
 class TooLargeError(RefusedError):
@@ -36,21 +36,21 @@ class TooLargeError(RefusedError):
 
 
 class FencedError(Exception):
-    """This writer was shut out: a later holder has its transactional id or its leadership. Never
-    try again."""
+    """This writer was fenced: a later one has its transactional id or the leadership. Never try
+    again."""
 
 
 class MembershipEndedError(FencedError):
-    """The group membership in whose name a producer was to be initialised has ended."""
+    """The group membership under which a producer was to be initialised has ended."""
 
 
 class TransactionOverError(Exception):
-    """The open transaction can only be aborted, or was, for a record was refused or it took too
-    long; nobody shut its producer out. Nothing of it is or will be visible. Before the next one the
-    producer is initialised again."""
+    """The open transaction was or must be aborted: a record was refused, or it took too long.
+    Nobody fenced the producer; initialise it again before the next. Nothing of the transaction is
+    or will be visible."""
 
     place: int | None = None
-    """Place of the refused record among those of the `send` that raised this, where it is known."""
+    """Index of the refused record in the `send` that raised this; None if not known."""
 
 
 class UnknownTopicError(Exception):
@@ -58,14 +58,14 @@ class UnknownTopicError(Exception):
 
 
 class RebalancedError(Exception):
-    """The consumer's generation has ended: offsets were not committed, partitions may be another's
-    now."""
+    """The consumer's generation has ended: the offsets were not committed, and other members may
+    have the partitions now."""
 
 
 # -- internal topics --
 
 Place: TypeAlias = tuple[int, int]
-"""Partition, and offset in it."""
+"""Partition, and offset in the partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class LogRecord:
     """None is a tombstone."""
     timestamp_ms: int = 0
     place: Place | None = None
-    """Where it is in its topic, where `offset` is something else."""
+    """Where the record is in its topic; None if that is (0, `offset`)."""
 
     @property
     def found_at(self) -> Place:
@@ -87,80 +87,78 @@ class ConfigLog(Protocol):
     """The config topic: one partition, total order."""
 
     def claim(self, generation: int) -> None:
-        """Become the only writer of privileged records. Source: KIP-618, leader access to the
-        config topic.
-
-        The last of several claims of one generation counts.
+        """Become the only writer of privileged records. Of several claims of one generation the
+        last counts. Source: KIP-618, leader access to the config topic.
 
         Raises:
-            FencedError: a leader of a later generation has claimed it already. Only from a log that
-                coordinates the group too: on Kafka the last to claim counts, whoever it is.
+            FencedError: A leader of a later generation has claimed the log. Only a log that also
+                coordinates the group raises it; on Kafka the last claim counts, whatever its
+                generation.
         """
         ...
 
     def append(self, records: Sequence[tuple[str, bytes | None]], *, privileged: bool) -> int:
-        """Append all or none; returns the config offset after them: that of the last one, plus 1.
+        """Append all records or none; return the config offset after them: that of the last one,
+        plus 1.
 
         Raises:
-            FencedError: privileged, and this writer's claim was overtaken or never made.
+            FencedError: `privileged`, and this writer's claim was overtaken or never made.
         """
         ...
 
     def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
-        """Committed records after `position` (0: from the beginning), and the position after them.
+        """Return committed records after `position` (0: from the beginning), and the position after
+        them.
 
-        A position is the log's own and no config offset: there may be more in a log than records
-        (on Kafka the markers of transactions), so it may rise where no record comes. Never waits:
-        what the log has may come with a later call, and is there after `end`.
+        A position belongs to this log and is no config offset. It may rise without a record, since
+        a log may hold more than records (on Kafka, transaction markers). The call never waits; a
+        record that it leaves out comes with a later call, at the latest after `end`.
         """
         ...
 
     def end(self) -> int:
-        """A position: who has read up to it was given all that was committed before the call.
-
-        Waits until all of that can be read; then `read` gives it without a pause.
+        """Return a position; a reader that has read up to it has every record committed before this
+        call. Wait until all of these can be read, so that `read` returns them without a pause.
 
         Raises:
-            TransportError: it cannot be read in time, and why.
+            TransportError: They cannot be read in time; the message says why.
         """
         ...
 
 
 class KeyedLog(Protocol):
-    """A compacted topic of latest values: the offsets topic and the status topic have this
-    shape."""
+    """A compacted topic that keeps the last value of each key: the offsets topic or the status
+    topic."""
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Append all or none; durable when it returns."""
+        """Append all records or none; they are durable when the call returns."""
         ...
 
     def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
-        """Changes after `position` (0: from the beginning), and the position after them.
+        """Return changes after `position` (0: from the beginning), and the position after them.
+        Never waits.
 
-        Only the latest value of a key need be delivered; tombstones go to readers that were there
-        before. Records of one key come in order of change; their `offset` rises, and positions are
-        for this log, as this object shows it, only. Never waits, as with `ConfigLog`.
+        Only the last value of a key need be returned; tombstones go only to readers that were there
+        before. Records of one key come in order. Their `offset` rises; positions are valid for this
+        object only.
 
-        Where others can write records without a key they are delivered like any, for whoever
-        reports them; of a flood the last need be.
+        Records without a key are returned too, to be reported; of many, only the last need be.
         """
         ...
 
     def end(self) -> int:
-        """A position: who has read up to it was given all that was committed before the call, as
-        with `ConfigLog`."""
+        """Return a position, as `ConfigLog.end` does."""
         ...
 
     def rest(self) -> None:
-        """Nobody reads for a while, and who does then begins at 0: positions given out before mean
-        nothing any more. What reading holds is let go; writing goes on."""
+        """Release what reading holds, since nobody will read for a while. Positions become invalid,
+        and the next reader begins at 0. Writing goes on."""
         ...
 
 
 class Fencer(Protocol):
     def fence(self, transactional_ids: Sequence[str]) -> None:
-        """When it returns no producer initialised before under one of these ids can commit. Source:
-        KIP-618."""
+        """Fence producers: none initialised before under these ids can commit any more. KIP-618."""
         ...
 
 
@@ -168,17 +166,17 @@ class Fencer(Protocol):
 
 
 class Group(Protocol):
-    """Requests to the group coordinator. `send` does not wait: responses come to `receive`."""
+    """Requests to the group coordinator. `send` does not wait; `receive` returns the responses."""
 
     def send(self, request: GroupRequest) -> None: ...
 
     def receive(self) -> Sequence[GroupResponse]:
-        """Responses that have arrived, and none twice. Cheap when there are none: call it every few
-        milliseconds while waiting.
+        """Return the responses that have arrived, each once. Cheap when there are none: call it
+        every few milliseconds while waiting.
 
         Raises:
-            RefusedError: this worker may not be a member.
-            TransportError: the coordinator is out of reach.
+            RefusedError: This worker is not allowed to be a member.
+            TransportError: The coordinator cannot be reached.
         """
         ...
 
@@ -187,15 +185,15 @@ class Group(Protocol):
 
 NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-"""Names and values in their order; a name may come twice. None: a header without a value, which is
-not the same as an empty one."""
+"""Names and values in order; a name may occur twice. None is no value, and differs from an empty
+one."""
 
 
 @dataclass(slots=True)
 class ProducerRecord:
     topic: str
     partition: int | None
-    """None: by the key's murmur2 hash, or round robin per batch without a key."""
+    """None: chosen by the key's murmur2 hash; without a key, round robin per batch."""
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
@@ -212,12 +210,12 @@ class ConsumerRecord:
     headers: Headers
     timestamp_ms: int
     unreadable: str = ""
-    """Why the log's client cannot read a part of this record: a data error. Empty: it can."""
+    """Why the client cannot read a part of this record (a data error); empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowNumbers:
-    """A whole number for each row of a batch, in a header: its decimal text in a record."""
+    """A header with one integer for each row of a batch. In a record it is decimal text."""
 
     values: Sequence[int]
     """A `range` costs nothing per row."""
@@ -225,11 +223,11 @@ class RowNumbers:
 
 @dataclass(slots=True)
 class LogBatch:
-    """Records that the log keeps as one: rows of an Arrow batch, with offsets in a row."""
+    """Records that the log keeps as one item: rows of an Arrow batch, with consecutive offsets."""
 
     topic: str
     partition: int | None
-    """None: as of a `ProducerRecord`."""
+    """None: chosen as for a `ProducerRecord`."""
     count: int
     key: bytes | None
     headers: tuple[tuple[str, bytes | RowNumbers | None], ...]
@@ -237,16 +235,16 @@ class LogBatch:
     schema: bytes
     """Schema of the values, a STRUCT, as JSON."""
     data: bytes | memoryview
-    """The values, an Arrow IPC stream."""
+    """The values as an Arrow IPC stream."""
     offset: int = -1
-    """Offset of the first row; -1: the log has given none."""
+    """Offset of the first row; -1 if the log has not assigned one yet."""
     skip: int = 0
-    """Rows at its beginning that its reader does not want."""
+    """Number of rows at the beginning that the reader must skip."""
 
 
 @dataclass(slots=True)
 class ValueColumn:
-    """Records that differ by their values alone, and by headers that number them."""
+    """Records that differ only in their values and in headers that number them."""
 
     topic: str
     partition: int | None
@@ -257,7 +255,7 @@ class ValueColumn:
 
     @property
     def count(self) -> int:
-        """How many records they are."""
+        """Number of records in the column."""
         return len(self.values)
 
 
@@ -276,7 +274,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where a record went."""
+    """Where a record was written."""
 
     topic: str
     partition: int
@@ -284,79 +282,81 @@ class RecordMetadata:
 
 
 class Producer(Protocol):
-    """One task's way into the log; used by one thread at a time."""
+    """A task's producer; used by one thread at a time."""
 
     def connect(self) -> None:
-        """Get in touch with the log, so that `init` takes less time. Shuts out nobody, and says
-        nothing of a log that is out of reach: `init` does."""
+        """Connect to the log in advance, so that `init` takes less time. Fences nobody; does not
+        report a log that cannot be reached, since `init` does."""
         ...
 
     def init(self) -> None:
-        """Transactional: shut out every earlier holder of the id and abort what it left open.
+        """Transactional: fence every earlier holder of the id and abort what it left open.
 
         Raises:
-            MembershipEndedError: the membership the producer was made for has ended; nobody was
-                shut out. Only from a log that coordinates the group too; Kafka does not look.
+            MembershipEndedError: The membership that the producer was made for has ended; nobody
+                was fenced. Only a log that also coordinates the group raises it; Kafka does not
+                check.
         """
         ...
 
     def send(self, records: Sequence[ProducerRecord]) -> None:
-        """Buffer records; transactional ones are part of the open transaction.
+        """Buffer records; with a transactional id they are part of the open transaction.
 
         Raises:
-            UnknownTopicError: nothing of `records` was buffered.
-            ValueError: a record names a partition that its topic does not have; as above.
+            UnknownTopicError: The topic does not exist. None of `records` was buffered.
+            ValueError: A record names a partition that its topic does not have. None was buffered.
         """
         ...
 
     def send_values(self, column: ValueColumn) -> None:
-        """`send` for its records; each is numbered as a record is."""
+        """Buffer the records of `column` as `send` does; each has its number."""
         ...
 
     def acks(self) -> Sequence[Ack]:
-        """Not transactional: make what was sent durable as far as possible and say how far.
+        """Not transactional: make what was sent durable as far as possible, and return how far.
 
-        After a `TransportError` what was sent is still buffered: call again.
+        After a `TransportError` the unacknowledged records are still buffered: call again.
         """
         ...
 
     def commit(self, offsets: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Transactional: records and source offsets (keys and values of the offsets topic) become
+        """Transactional: make records and source offsets (keys and values of the offsets topic)
         visible together.
 
-        Returns when nothing can undo it; readers may see it a moment later. After a
-        `TransportError` the transaction is still open: call again with the same offsets, or abort.
+        When it returns, nothing can undo the commit; readers may see it a moment later. After a
+        `TransportError` the transaction is still open: commit the same offsets again, or abort.
 
         Raises:
-            FencedError: nothing of them is or will be visible.
-            TransactionOverError: as above; where the log itself refuses records, or limits the
-                time a transaction may take.
+            FencedError: Nothing of the transaction is or will be visible.
+            TransactionOverError: As above; from a log that refuses records itself, or limits the
+                duration of transactions.
         """
         ...
 
     def begin_commit(
         self, offsets: Sequence[tuple[bytes, bytes | None]]
     ) -> Callable[[], None] | None:
-        """`commit` for a caller that has other things to do while the log is waited for.
+        """Begin a commit, for a caller that has other things to do while the log is waited for.
 
-        What is returned is to be called once, by any thread, waits, and raises what `commit` would
-        have raised; until then nothing else of the producer may be called. None: it is committed.
+        Return None if it is committed already. Else return a function to be called once, by any
+        thread: it waits and raises what `commit` would. Until then use the producer for nothing
+        else.
 
         Raises:
-            FencedError, TransactionOverError, TransportError: as `commit`, if it is known at once.
+            FencedError, TransactionOverError, TransportError: As `commit`, if known at once.
         """
         ...
 
     def abort(self) -> None: ...
 
     def keep_places(self) -> None:
-        """From now on remember where each record goes, for `places`. Before the first `send`; most
-        tasks do without, and it costs something for each record."""
+        """Remember from now on where each record is written, for `places`. Call it before the first
+        `send`. It costs something per record, and most tasks do not need it."""
         ...
 
     def places(self) -> Sequence[tuple[int, RecordMetadata]]:
-        """Where records went that have become durable since the last call, by their numbers (see
-        `Ack`); those of a transaction after `commit`. Empty without `keep_places`."""
+        """Return the numbers (see `Ack`) and places of records that became durable since the last
+        call; of a transaction's records after `commit`. Empty without `keep_places`."""
         ...
 
     def close(self) -> None: ...
@@ -364,28 +364,28 @@ class Producer(Protocol):
 
 @runtime_checkable
 class BatchProducer(Protocol):
-    """What a `Producer` has too whose log keeps batches."""
+    """What a `Producer` offers in addition if its log keeps batches."""
 
     def send_batch(self, batch: LogBatch) -> None:
-        """`send` for its rows; each is numbered as a record is."""
+        """Buffer the rows of `batch` as `send` does; each has its number."""
         ...
 
 
 @runtime_checkable
 class BatchConsumer(Protocol):
-    """What a `Consumer` has too whose log keeps batches."""
+    """What a `Consumer` offers in addition if its log keeps batches."""
 
     def poll_batch(self, limit: int, timeout_ms: int) -> "LogBatch | Sequence[ConsumerRecord]":
-        """`poll`, but where a batch comes next, the rest of that batch, whatever the limit is."""
+        """Do as `poll`; if a batch comes next, return the rest of that batch, whatever `limit`
+        is."""
         ...
 
 
 class Consumer(Protocol):
-    """One sink task's membership in its consumer group; used by one thread."""
+    """A sink task's membership in its consumer group; used by one thread."""
 
     def poll(self, limit: int, timeout_ms: int) -> Sequence[ConsumerRecord]:
-        """Next records of the partitions it holds, in order per partition; also keeps the
-        membership alive."""
+        """Return the next records of the partitions held, in order per partition; stay a member."""
         ...
 
     def assignment(self) -> frozenset[TopicPartition]: ...
@@ -395,18 +395,18 @@ class Consumer(Protocol):
         assigned: Callable[[Sequence[TopicPartition]], None],
         revoked: Callable[[Sequence[TopicPartition]], None],
     ) -> None:
-        """Called from within `poll` and `close`; offsets may be committed inside `revoked`.
+        """Set callbacks, which `poll` and `close` call. Offsets may be committed inside `revoked`.
 
-        Where partitions go one by one (cooperative rebalancing) `assigned` is called with none
-        after `revoked`: what went is another's. Else all is revoked, and what stays given anew.
+        In a cooperative rebalance, `assigned` is called with no partitions after `revoked`. Else
+        all partitions are revoked, and those that stay are assigned anew.
 
-        `commit` raises `RebalancedError` there when the partitions are not given back but lost: the
-        session had ended.
+        Inside `revoked`, `commit` raises `RebalancedError` if the partitions were lost: the session
+        had ended.
         """
         ...
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raises `RebalancedError` when the generation it holds its partitions under has ended."""
+        """Raises `RebalancedError` if the generation that assigned the partitions has ended."""
         ...
 
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
@@ -429,56 +429,56 @@ class RecordLog(Protocol):
         replicas: int | None = None,
         config: Mapping[str, str] = NO_CONFIG,
     ) -> None:
-        """Does nothing when it is there, whatever its partitions. None: as many as a topic gets of
-        which nothing is said, on Kafka ``num.partitions`` of the brokers, elsewhere 1.
+        """Create a topic; do nothing if it exists, whatever its partitions. `partitions` None is
+        the default: ``num.partitions`` of the brokers on Kafka, else 1.
 
         Args:
-            replicas, config: replication factor and settings of the topic, for a log that has
-                brokers; another takes no notice. None: as the brokers choose.
+            replicas, config: Replication factor and settings, for a log with brokers; others ignore
+                them. None: as the brokers choose.
 
         Raises:
-            RefusedError: not with this name, these settings or these rights.
+            RefusedError: The name, the settings or the rights do not allow it.
         """
         ...
 
     def partitions(self, topic: str) -> int:
-        """Raises `UnknownTopicError`."""
+        """Return the number of partitions. Raises `UnknownTopicError`."""
         ...
 
     def topic_names(self) -> Sequence[str]:
-        """Names of all topics, the brokers' own included, now or a while ago: asking
-        brokers costs them something, so on Kafka it is done every ``metadata.max.age.ms`` of the
-        consumers (5 minutes), as Java's consumers do for ``topics.regex``."""
+        """Return the names of all topics, internal ones included; they may be out of date. On Kafka
+        they are requested every ``metadata.max.age.ms`` of the consumers (5 minutes), since it
+        costs the brokers something; Java's consumers do the same for ``topics.regex``."""
         ...
 
     def end_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
-        """Offset of the next record of each partition; topics that do not exist are left out."""
+        """Return the offset of each partition's next record, without topics that do not exist."""
         ...
 
     def start_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
-        """Offset from which on each partition still has its records (retention takes the older
-        ones); topics that do not exist are left out."""
+        """Return the first offset that each partition still has (retention removes older records),
+        without topics that do not exist."""
         ...
 
     def read(
         self, topic: str, partition: int, start: int, end: int, limit: int
     ) -> Sequence[ConsumerRecord]:
-        """Committed records with start <= offset < end, at most about `limit`, whole batches where
-        cheaper.
+        """Return committed records with start <= offset < end: about `limit` at most, or whole
+        batches where that is cheaper.
 
         Raises:
-            TransportError: also when the log does not go back to `start` any more.
+            TransportError: Also if the log no longer goes back to `start`.
         """
         ...
 
     def committed(self, group: str) -> Mapping[TopicPartition, int]: ...
 
     def commit_unguarded(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Set offsets without being a member, as for planned batches; None deletes one.
+        """Set offsets without being a member, as for planned batches; None deletes an offset.
 
         Raises:
-            GroupInUseError: the group has members, where brokers look at that.
-            TransportError: some were not set, such as that of a partition that is not there.
+            GroupInUseError: The group has members, on a log whose brokers check that.
+            TransportError: Some offsets were not set, as for a partition that does not exist.
         """
         ...
 
@@ -488,14 +488,14 @@ class RecordLog(Protocol):
         transactional_id: str | None,
         membership: tuple[str, str, int] | None,
     ) -> Producer:
-        """`membership` is (group, member id, generation) of the worker on whose behalf it
-        produces."""
+        """Return a producer. `membership`: (group, member id, generation) of the worker it
+        serves."""
         ...
 
     def consumer(self, group: str, topics: SinkTopics, client_id: str) -> Consumer:
-        """`topics`, if it is a pattern, are those that match at a time: one that comes later is
-        found after a while (see `topic_names`) and shared in a rebalance. While none matches there
-        is nothing to hold, and nothing wrong."""
+        """Return a consumer. If `topics` is a pattern, a topic that appears later is found after a
+        while (see `topic_names`) and assigned in a rebalance. While no topic matches, the consumer
+        holds no partitions, and that is no error."""
         ...
 
 
@@ -509,34 +509,34 @@ class IncomingCall:
     hops: int
     deadline_ms_left: int
     origin: str = ""
-    """Who asked, and how: such as "over REST by 127.0.0.1:4321"; empty: it is not known."""
+    """Who asked, and how, such as "over REST by 127.0.0.1:4321"; empty if not known."""
 
 
 class Peers(Protocol):
-    """Calls from worker to worker. Whatever they leave the process by turns them into bytes.
+    """Calls between workers. The transport turns them into bytes where they leave the process.
 
-    Calls and results are shared with the other side where that is in this process: nobody changes
-    them, nor what is in them.
+    Within one process both sides share the objects of calls and results: nobody may change them or
+    what they hold.
     """
 
     def call(self, url: str, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
-        """Ask and wait. Where it is known that nothing was asked, since nobody could be reached,
-        the answer is `Failure` UNREACHABLE: asking again does no harm.
+        """Call another worker and wait for the result. `Failure` UNREACHABLE means that the call
+        reached nobody, so that calling again does no harm.
 
         Args:
-            origin: as in `IncomingCall`; a transport may leave it out.
+            origin: As in `IncomingCall`; a transport may leave it out.
 
         Raises:
-            TransportError: no answer came in time. The worker may still have acted.
+            TransportError: No answer came in time. The worker may still have acted.
         """
         ...
 
     def incoming(self) -> Sequence[IncomingCall]:
-        """Calls to this worker that nobody has taken yet; each is given out once."""
+        """Return the calls to this worker that have arrived, each once."""
         ...
 
     def answer(self, call_id: str, result: Result) -> None:
-        """The one answer; nothing if the caller has given up."""
+        """Answer a call, once. Does nothing if the caller has given up."""
         ...
 
 
@@ -544,12 +544,12 @@ class Peers(Protocol):
 
 
 class Runner(Protocol):
-    """Runs task bodies. `report` was given at construction: `report(run, TaskReport)`, from any
+    """Runs task bodies. It is made with `report(run, TaskReport)`, which it calls from any
     thread."""
 
     def start(self, spec: TaskSpec) -> None:
-        """Returns at once; what happens is reported. Ends in `TaskEnded` then `TaskReleased`,
-        always."""
+        """Start a body and return at once; what happens is reported. `TaskEnded` and `TaskReleased`
+        always come last."""
         ...
 
     def send(self, run: str, command: TaskCommand) -> None: ...
@@ -557,35 +557,34 @@ class Runner(Protocol):
     def stop(self, run: str, grace_ms: int) -> None: ...
 
     def close(self) -> None:
-        """Kill whatever still runs."""
+        """Kill all bodies that still run."""
         ...
 
 
 class LaunchRefusal(str):
-    """Why what was launched has ended, where another try would end the same."""
+    """Why a launched body has ended, where another try would end the same way."""
 
     __slots__ = ()
 
 
 class Launcher(Protocol):
-    """Brings a task body to life somewhere and can end it: a process here, a Python worker on an
-    executor.
+    """Launches task bodies and kills them: in a process here, or a Python worker on an executor.
 
     The runner around it (`headgate_runtime.tasks`) owns the lifeline, the deadlines and the
-    reports, the same for all.
+    reports, which are the same for all launchers.
     """
 
     def launch(self, run: str, argument: str, ended: Callable[[str | None], None]) -> None:
-        """Start the body with `argument` (JSON: where its lifeline is). Returns at once.
+        """Start the body with `argument` (JSON: the address of its lifeline). Returns at once.
 
         `ended` is called once, from any thread, when what was launched is over: with None, or with
-        what went wrong. The
-        body itself may outlive it; the runner then waits for the lifeline or kills by pid.
+        the error. The body itself may live longer; the runner then waits for the lifeline or kills
+        by pid.
         """
         ...
 
     def kill(self, run: str) -> None:
-        """End it without its consent. Nothing if it is over."""
+        """Kill what was launched for `run`. Does nothing if it is over."""
         ...
 
     def close(self) -> None: ...
@@ -596,5 +595,5 @@ Reporter: TypeAlias = Callable[[str, TaskReport], None]
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Monotonic milliseconds of this machine since its boot; never wall time."""
+        """Return monotonic milliseconds since this machine's boot; never wall-clock time."""
         ...

@@ -1,25 +1,27 @@
 """The policy `connect`: Apache's incremental cooperative assignor, its quirks included, so that a
 group with Java members is led the same way whichever worker leads it.
 
-A round in five steps, each a function below: what is deleted, lost, new (`_sort_out`); what every
-member may keep (`_workers`); whether lost work is placed now, and by whom (`_place_lost`); what is
-taken from members with more than their share (`_balance`); who gets what is free (`_fill`).
+A round has five steps, each a function below: find deleted, lost and new work (`_sort_out`); decide
+what every member may keep (`_workers`); decide whether lost work is placed now, and where
+(`_place_lost`); revoke from members with more than their share (`_balance`); assign what is free
+(`_fill`).
 
-What is easily overlooked in it:
+Details that are easily overlooked:
 
-- Lost work waits for the delay; new work is placed meanwhile, and nothing else moves. When the
-  delay ends the lost work goes to the members that were empty during it, however much it is.
+- Lost work waits for the delay. New work is placed meanwhile, and nothing else moves. When the
+delay ends, the lost work goes to the members that were empty during it, however much it is.
 - A second departure does not move the end of the delay.
-- What was revoked counts as new in the next round. So does everything after the leader changed, or
-  its sync failed: then nothing is known to be lost, and nobody waits.
-- In the round after a revocation for balance any departure starts the delay, also one of a member
-  without work. A second revocation in a row waits for a backoff instead; a round that comes before
-  its end forgets that there was a first, so that the round after that may revoke at once.
-- Members count in the order of a Java `HashMap` where the odd piece of work may be kept.
+- Revoked work counts as new in the next round. So does all work after the leader changed or its
+sync failed: then no work is known to be lost, and none waits.
+- In the round after a revocation for balance any departure starts the delay, even that of a member
+without work. A second revocation in a row waits for a backoff instead. A round that comes before
+the end of the backoff forgets the first revocation, so the round after it may revoke at once.
+- Where the odd piece of work may be kept, members count in the order of a Java `HashMap`.
 
-Source: KIP-415; `IncrementalCooperativeAssignor` of connect-runtime 4.3.1, with which it agrees on
-what is assigned and revoked, in which order, and on all it remembers. Differs: what Java keeps in
-fields is a value here; and a planned time may have any value, where Java takes 0 for none.
+Source: KIP-415; `IncrementalCooperativeAssignor` of connect-runtime 4.3.1. This policy agrees with
+it on what is assigned and revoked, in which order, and on all that it remembers. Differs: state
+that Java keeps in fields is a value here; and a planned time may have any value, where Java uses 0
+for none.
 """
 
 import math
@@ -38,8 +40,8 @@ from headgate.java.hash import STRINGS, TASKS, in_map_order, in_set_order
 T = TypeVar("T", str, TaskId)
 
 _Works: TypeAlias = Mapping[str, AbstractSet[int]]
-"""Connectors and tasks as in the bytes of the protocol: by connector the numbers of its tasks, and
-`CONNECTOR` for itself. No entry is empty."""
+"""Connectors and tasks as in the bytes of the protocol: for each connector the numbers of its
+tasks, and `CONNECTOR` for the connector itself. No entry is empty."""
 
 CONNECTOR: Final = -1
 _NOTHING: Final[frozenset[int]] = frozenset()
@@ -48,34 +50,34 @@ BACKOFF_FACTOR: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """What goes on between rounds of one leader."""
+    """State of delay and revocation that one leader carries from round to round."""
 
     delay_ms: int = 0
-    """0, or how long the last round told everybody to wait."""
+    """Time that the last round told all members to wait, or 0."""
     planned_ms: int | None = None
-    """When that ends; None: nothing is planned."""
+    """When that time ends; None if nothing is planned."""
     candidates: tuple[str, ...] = ()
-    """Members seen empty while lost work waited; they are to get it."""
+    """Members that were empty while lost work waited; they get the lost work."""
     revoked: bool = False
-    """The last round took work away for balance."""
+    """Whether the last round revoked work for balance."""
     successive_revocations: int = 0
-    """Rounds that had to take work away again right after such a round."""
+    """Number of successive rounds that had to revoke again right after a revocation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a leader remembers of the last round that it computed, others' rounds in between or
-    not."""
+    """State that a leader keeps of the last round that it computed, even if other members led
+    rounds since."""
 
     generation: int = -1
-    """Generation of that round; ownership is known only if it was the leader's last completed
-    one."""
+    """Generation of that round. Ownership is known only if it was the leader's last completed
+    round."""
     members: frozenset[str] = frozenset()
     owned: Mapping[str, frozenset[int]] = field(
         default_factory=lambda: dict[str, frozenset[int]](), repr=False
     )
-    """What members kept, were given or lost, as by connector the numbers of its tasks and
-    `CONNECTOR`."""
+    """Work that members kept, were assigned or lost: for each connector the numbers of its tasks
+    and `CONNECTOR`."""
     revoked: Mapping[str, frozenset[int]] = field(
         default_factory=lambda: dict[str, frozenset[int]](), repr=False
     )
@@ -83,22 +85,23 @@ class Memory:
 
 
 def assign(round_input: RoundInput, memory: object | None) -> Round:
-    """Share the configured connectors and tasks among the members as Apache's assignor does.
+    """Assign the configured connectors and tasks to the members as Apache's assignor does.
 
     Args:
-        round_input: members in join order, W >= 1, with the work each reports in its order; T
+        round_input: W >= 1 members in join order, with the work that each reports, in its order; T
             connectors and tasks.
-        memory: what the last round that this process computed returned, whoever led since; None if
-            it computed none.
+        memory: Memory of the last round that this process computed, whoever led since; None if it
+            computed none.
 
     Returns:
-        Per member, in Java's order: what is added and what is revoked, disjoint. `delay_ms` is 0,
-        or how long until everybody should join again.
+        For each member, in Java's order, the added and the revoked work, disjoint. `delay_ms` is
+        the
+        time after which all members should join again, or 0.
 
     Raises:
-        NoMembersError: the round has no members.
+        NoMembersError: The round has no members.
 
-    Cost: O(T) and O(C log C) for C connectors, with W workers O(W log W).
+    Cost: O(T), and O(C log C) for C connectors, and O(W log W) for W workers.
     """
     if not round_input.members:
         raise NoMembersError(f"generation {round_input.generation} has no members to assign to")
@@ -119,17 +122,18 @@ def assign(round_input: RoundInput, memory: object | None) -> Round:
 @dataclass(frozen=True, slots=True)
 class _SortedOut:
     members: tuple[MemberWork, ...]
-    """As they joined, but none reports anything twice."""
+    """The members as they joined, without duplicates within one member's report."""
     active: _Works
-    """What members report."""
+    """Work that members report."""
     deleted: _Works
-    """Owned after the last round and not configured any more."""
+    """Work that was owned after the last round and is no longer configured."""
     duplicated: _Works
-    """Reported by more than one member."""
+    """Work that more than one member reports."""
     lost: _Works
-    """Owned after the last round, configured, and not reported by anybody."""
+    """Work that was owned after the last round, is configured, and is not reported by any
+    member."""
     created: _Works
-    """Configured, and neither owned nor reported."""
+    """Work that is configured, and neither owned nor reported."""
 
 
 def _sort_out(round_input: RoundInput, last: Memory) -> _SortedOut:
@@ -137,7 +141,7 @@ def _sort_out(round_input: RoundInput, last: Memory) -> _SortedOut:
     is_current = last.generation == round_input.last_completed_generation
     owned: _Works = last.owned if is_current else {}
     if any(not active.get(name, _NOTHING).isdisjoint(gone) for name, gone in last.revoked.items()):
-        # A revocation was not carried out: only what members say counts.
+        # A revocation was not carried out, so only the members' reports count.
         owned = active
     configured = _configured(round_input.connectors)
     deleted: dict[str, AbstractSet[int]] = {}
@@ -148,7 +152,7 @@ def _sort_out(round_input: RoundInput, last: Memory) -> _SortedOut:
         before, after = owned.get(name, _NOTHING), configured.get(name, _NOTHING)
         reported = active.get(name, _NOTHING)
         if before == after == reported:
-            continue  # as nearly always
+            continue  # the common case
         if gone := before - after:
             deleted[name] = gone
         if missing := before & after - reported:
@@ -159,7 +163,7 @@ def _sort_out(round_input: RoundInput, last: Memory) -> _SortedOut:
 
 
 def _configured(connectors: Mapping[str, int]) -> _Works:
-    """Connectors with as many tasks share a set."""
+    """Return the configured work. Connectors with equal task counts share one set."""
     counts = dict.fromkeys(connectors.values())
     numbers = {count: frozenset(range(CONNECTOR, count)) for count in counts}
     return {name: numbers[count] for name, count in connectors.items()}
@@ -168,7 +172,8 @@ def _configured(connectors: Mapping[str, int]) -> _Works:
 def _reported(
     members: tuple[MemberWork, ...],
 ) -> tuple[tuple[MemberWork, ...], _Works, _Works]:
-    """The members, what they report together, and what more than one of them reports."""
+    """Return the members, the work that they report together, and the work that more than one
+    reports."""
     active: dict[str, set[int]] = defaultdict(set)
     count = 0
     for member in members:
@@ -207,12 +212,12 @@ def _pairs(member: MemberWork) -> Iterator[tuple[str, int]]:
 
 @dataclass(slots=True)
 class _Load(Generic[T]):
-    """What one member is to have of one kind: `kept`, then `given`."""
+    """The connectors, or the tasks, that one member will have: `kept`, then `given`."""
 
     sort_key: bytes
     """Sort key of the member."""
     kept: Sequence[T]
-    """In the order in which it reported it."""
+    """Work in the order in which the member reported it."""
     given: list[T]
     revoked: list[T]
 
@@ -220,7 +225,7 @@ class _Load(Generic[T]):
         return len(self.kept) + len(self.given)
 
     def revoke(self, count: int) -> None:
-        """Take the first `count`, those that it has reported first."""
+        """Revoke the first `count` items, which are those that the member reported first."""
         of_kept = min(count, len(self.kept))
         self.revoked.extend(self.kept[:of_kept])
         self.revoked.extend(self.given[: count - of_kept])
@@ -239,8 +244,8 @@ class _Worker:
 
 
 def _workers(sorted_out: _SortedOut) -> list[_Worker]:
-    """The members in the order of a `HashMap` that was filled from another, without their deleted
-    work and without what others report as well: all copies of that go."""
+    """Return the members in the order of a `HashMap` that was filled from another `HashMap`. Their
+    deleted work is revoked, and so is every copy of work that several members report."""
     by_id = {member.member_id: member for member in sorted_out.members}
     refused = (sorted_out.deleted, sorted_out.duplicated)
     workers: list[_Worker] = []
@@ -259,7 +264,8 @@ def _workers(sorted_out: _SortedOut) -> list[_Worker]:
 def _refuse(
     works: _Works, member: MemberWork, connectors: _Load[str], tasks: _Load[TaskId]
 ) -> None:
-    """Revoke what of `works` the member reports, in the order of Java's set of all it reports."""
+    """Revoke the part of `works` that the member reports, in the order of a Java set of all that it
+    reports."""
     names = [name for name in member.connectors if CONNECTOR in works.get(name, ())]
     found = [task for task in member.tasks if task.task in works.get(task.connector, ())]
     if names:
@@ -279,13 +285,13 @@ def _refuse(
 def _place_lost(
     round_input: RoundInput, last: Memory, lost: _Works, workers: Sequence[_Worker]
 ) -> tuple[Delay, _Works]:
-    """What becomes of the delay, and what lost work is to be placed like new work."""
+    """Return the new state of the delay, and the lost work that is to be placed like new work."""
     delay = last.delay
     if not lost and not delay.revoked:
         return replace(delay, delay_ms=0, planned_ms=None, candidates=()), {}
     by_id = {worker.member_id: worker for worker in workers}
     if delay.planned_ms is None and last.members <= by_id.keys():
-        # Nobody went: members missed what they were given.
+        # No member left: members did not receive their assignments.
         return delay, lost
     if round_input.delay_ms_max == 0:
         return delay, lost
@@ -317,7 +323,7 @@ def _place_lost(
 
 
 def _balance(round_input: RoundInput, delay: Delay, workers: Sequence[_Worker]) -> Delay:
-    """Take what is over a member's share, unless a delay runs or the last round did so."""
+    """Revoke what exceeds a member's share, unless a delay runs or the last round revoked."""
     if delay.delay_ms:
         return replace(delay, revoked=False)
     counts = round_input.connectors
@@ -338,8 +344,9 @@ def _balance(round_input: RoundInput, delay: Delay, workers: Sequence[_Worker]) 
 
 
 def _surplus(total: int, counts: Sequence[int]) -> list[int]:
-    """How much each member has too much: of `total` each may have its share, and the first that
-    have more may have one more, as many as there are odd ones."""
+    """Return by how much each member exceeds its share of `total`. If `total` does not divide
+    evenly, the first members that exceed the share may keep one more each, until the remainder is
+    used up."""
     share, extras = divmod(total, len(counts))
     surplus: list[int] = []
     for count in counts:
@@ -352,12 +359,12 @@ def _surplus(total: int, counts: Sequence[int]) -> list[int]:
 
 
 def backoff(successive: int, delay_ms_max: int) -> int:
-    """How long to wait before work is taken away for balance again, in milliseconds.
+    """Return how many milliseconds to wait before the next revocation for balance.
 
-    Source: `ExponentialBackoff` without jitter. In floating point and cut off as in Java, so that
-    the maximum may come out one lower (8000: 7999). Where the power's last bit decides that, as it
-    does for one maximum in 16,000, platforms differ, Java's as well; of the whole seconds up to
-    eight hours it is none.
+    Source: `ExponentialBackoff` without jitter, in floating point and truncated as in Java, so that
+    the maximum may come out one lower (8000: 7999). For one maximum in 16,000 the last bit of the
+    power decides that, and there platforms differ, Java's as well. No whole number of seconds up to
+    eight hours is such a maximum.
     """
     if delay_ms_max <= 1:
         return delay_ms_max
@@ -369,7 +376,7 @@ def backoff(successive: int, delay_ms_max: int) -> int:
 
 
 def _listed(*works: _Works) -> tuple[list[str], list[TaskId]]:
-    """Connectors and tasks, each of `works` sorted in Java's order."""
+    """Return connectors and tasks of `works`, each argument sorted in Java's order."""
     connectors: list[str] = []
     tasks: list[TaskId] = []
     for part in works:
@@ -383,10 +390,10 @@ def _listed(*works: _Works) -> tuple[list[str], list[TaskId]]:
 
 
 def _fill(loads: Iterable[_Load[T]], items: Sequence[T]) -> None:
-    """Give `items` to those who have least, until all have the same, then around.
+    """Give `items` to the members that have least until all have the same, then round robin.
 
-    One item each to all that are level with the first, again and again; whoever is reached joins
-    them.
+    In each pass, every member level with the first gets one item; members whose level is reached
+    join the next pass.
     """
     order = sorted(loads, key=lambda load: (len(load), load.sort_key))
     at = level = 0

@@ -1,8 +1,8 @@
-"""The policy `eager`: everything anew in each round, dealt around the ring of members. It is for
-groups whose members stop all they have before they join, as version 0 of the protocol wants.
+"""The policy `eager`: each round assigns everything anew, round robin over the members. It is for
+groups whose members stop all their work before they join, as version 0 of the protocol requires.
 
-Source: `EagerAssignor` of connect-runtime 4.3.1. Members and names count in the order of UTF-16;
-connectors are dealt first, and the ring goes on with the tasks where they end.
+Source: `EagerAssignor` of connect-runtime 4.3.1. Members and names are sorted by UTF-16 code units.
+Connectors are assigned first; the tasks go on with the member after the last connector's.
 """
 
 from types import MappingProxyType
@@ -13,17 +13,17 @@ from headgate.ids import task_ids, utf16_key
 
 
 def assign(round_input: RoundInput, memory: object | None) -> Round:
-    """Deal all that is configured, whatever the members report.
+    """Assign everything that is configured, whatever the members report.
 
     Args:
-        round_input: of it only the members' ids and what is configured count.
-        memory: of no use to it; the round has none either.
+        round_input: Only the members' ids and the configured connectors are used.
+        memory: Ignored; the returned round has no memory either.
 
     Returns:
-        Per member all that it is to run, sorted. Nothing is revoked and there is no delay.
+        For each member all that it is to run, sorted. Nothing is revoked and there is no delay.
 
     Raises:
-        NoMembersError: the round has no members.
+        NoMembersError: The round has no members.
 
     Cost: O(T log T) for T connectors and tasks.
     """

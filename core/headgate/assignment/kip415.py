@@ -1,20 +1,22 @@
 """The policy `kip415`: the one rule that reproduces all five tables of KIP-415.
 
-A round in four steps, each a function below: what is free (`_sort_out`), what of it waits for a
-worker to come back (`_delay`), what every member keeps (`_keep`), who gets the rest (`_deal`).
+A round has four steps, each a function below: find the free work (`_sort_out`), decide which of it
+waits for a lost worker to return (`_delay`), decide what each member keeps (`_keep`), and assign
+the rest (`_deal`).
 
-- Members count in the order of their ids, not of joining; the first table shows it.
-- Of T connectors and tasks together each of n members may hold T/n, the first (T mod n) of them
-  one more.
-- No delay running: a member keeps the first of its work in sorted order, up to its capacity, and
-  the rest is revoked. Revoked work is free in the next round, and not lost if its member goes.
-- Work whose member left the group is lost and waits until a planned time. Meanwhile new work is
-  dealt and nothing else moves. A second departure does not move that time.
-- Work reported by two members is revoked from all of them; deleted work is revoked.
+- Members are ordered by id, not by time of joining; the first table shows it.
+- With T connectors and tasks together and n members, each member may hold T/n, and the first
+(T mod n) members one more.
+- If no delay runs, a member keeps the first of its work in sorted order, up to its capacity, and
+the rest is revoked. Revoked work is free in the next round. It does not count as lost if its member
+leaves.
+- Work whose member left the group is lost, and waits until a planned time. Meanwhile new work is
+assigned and no other work moves. A second departure does not change that time.
+- Work that two members report is revoked from all of them; deleted work is revoked.
 
-Differs from Apache's assignor, which is a policy of its own: connectors and tasks are balanced
-together; work that a member was given but does not report is free, as it was never lost; a new
-leader keeps a delay that is running.
+Differs from Apache's assignor, which is the policy `connect`: connectors and tasks are balanced
+together. Work that was assigned to a member that does not report it is free at once, as it was
+never lost. A new leader continues a delay that is running.
 """
 
 from collections import deque
@@ -28,9 +30,9 @@ from headgate.errors import NoMembersError
 from headgate.ids import TaskId, utf16_key
 
 _Code: TypeAlias = int
-"""Work as one number, so that sets and sorting stay cheap: the rank of the connector's name, then
-0 for the connector itself or 1 + the task's number. Their order is the order of work: by name,
-connector before its tasks, by number."""
+"""A connector or task as one number, so that sets and sorting are cheap: the rank of the
+connector's name, then 0 for the connector itself or 1 + the task's number. The order of the numbers
+is the order of work: by name, the connector before its tasks, tasks by number."""
 
 _NUMBER_BITS: Final = 32
 _NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
@@ -38,34 +40,34 @@ _NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the leader of a round remembers for the next one."""
+    """State that the leader of a round keeps for the next round."""
 
     leader: str
     generation: int
-    """Generation of the round that made it; valid only if it was the leader's last completed
-    one."""
+    """Generation of the round that made this memory. The memory is valid only if that was the
+    leader's last completed round."""
     owned: Mapping[str, frozenset[Work]] = field(repr=False)
-    """What each member was left with or given, by member id."""
+    """Work that each member kept or was assigned, by member id."""
     waiting: frozenset[Work] = frozenset()
-    """Free work that is not dealt before `planned_ms`."""
+    """Free work that is not assigned before `planned_ms`."""
     planned_ms: int | None = None
-    """When the delay ends; None: none is running."""
+    """When the delay ends; None if no delay is running."""
 
 
 def assign(round_input: RoundInput, memory: object | None) -> Round:
-    """Share the configured connectors and tasks among the members.
+    """Assign the configured connectors and tasks to the members.
 
     Args:
-        round_input: members in any order, W >= 1, with the work each holds or is still stopping;
-            T connectors and tasks with task numbers below 2**31.
-        memory: what the last round of this leader returned; None for a new leader.
+        round_input: W >= 1 members in any order, with the work that each holds or is still
+            stopping; T connectors and tasks, with task numbers below 2**31.
+        memory: Memory of this leader's last round; None for a new leader.
 
     Returns:
-        Per member, sorted: what is added and what is revoked, disjoint. Work is added only if no
-        member reports it. `delay_ms` is 0, or how long lost work goes on waiting.
+        For each member the added and the revoked work, sorted and disjoint. Work is added only if
+        no member reports it. `delay_ms` is the time that lost work will still wait, or 0.
 
     Raises:
-        NoMembersError: the round has no members.
+        NoMembersError: The round has no members.
 
     Cost: O(T log T). Source: KIP-415, its five tables.
     """
@@ -73,8 +75,8 @@ def assign(round_input: RoundInput, memory: object | None) -> Round:
         raise NoMembersError(f"generation {round_input.generation} has no members to assign to")
     last = memory if isinstance(memory, Memory) else None
     if last is not None and not _is_current(last, round_input):
-        # The sync failed, or another led meanwhile: who owns what is not known, when the delay
-        # ends is.
+        # The sync failed, or another member led in between. Then the owners are not known, but the
+        # end of the delay is.
         last = Memory(round_input.leader, -1, {}, frozenset(), last.planned_ms)
     sorted_out = _sort_out(round_input)
     waiting, planned_ms = _delay(round_input, last, sorted_out)
@@ -96,23 +98,23 @@ def _is_current(memory: Memory, round_input: RoundInput) -> bool:
 
 @dataclass(slots=True)
 class _SortedOut:
-    """A round's work as codes. Members in the order of their ids."""
+    """The work of one round as codes. Members are in the order of their ids."""
 
     names: list[str]
     """Connector names by rank."""
     ranks: dict[str, int]
     capacity: dict[str, int]
     reported: dict[str, list[_Code]]
-    """Sorted, each once."""
+    """Work that each member reports, sorted and without duplicates."""
     refused: set[_Code]
-    """Reported work that nobody may keep: deleted or duplicated."""
+    """Reported work that no member may keep, because it is deleted or duplicated."""
     free: set[_Code]
-    """Configured work that nobody reports."""
+    """Configured work that no member reports."""
     works: dict[_Code, Work]
-    """The reported work itself, so that it need not be made again."""
+    """Reported work by code, so that its objects need not be made again."""
 
     def code(self, work: Work) -> _Code | None:
-        """None: of a connector that is neither configured nor reported."""
+        """Return the code of `work`; None if its connector is neither configured nor reported."""
         if isinstance(work, TaskId):
             rank = self.ranks.get(work.connector)
             return None if rank is None else rank << _NUMBER_BITS | work.task + 1
@@ -160,7 +162,7 @@ def _sort_out(round_input: RoundInput) -> _SortedOut:
 
 
 def _ranked_names(round_input: RoundInput) -> list[str]:
-    """Names that are configured or reported, in Java's order."""
+    """Return the names that are configured or reported, in Java's order."""
     names = dict.fromkeys(round_input.connectors)
     for member in round_input.members:
         names.update(dict.fromkeys(member.connectors))
@@ -169,7 +171,7 @@ def _ranked_names(round_input: RoundInput) -> list[str]:
 
 
 def _coded(member: MemberWork, ranks: Mapping[str, int]) -> dict[_Code, Work]:
-    """What `member` reports, by code."""
+    """Return what `member` reports, by code."""
     coded: dict[_Code, Work] = {ranks[name] << _NUMBER_BITS: name for name in member.connectors}
     coded.update(
         {ranks[task.connector] << _NUMBER_BITS | task.task + 1: task for task in member.tasks}
@@ -183,16 +185,16 @@ def _coded(member: MemberWork, ranks: Mapping[str, int]) -> dict[_Code, Work]:
 def _delay(
     round_input: RoundInput, memory: Memory | None, sorted_out: _SortedOut
 ) -> tuple[set[_Code], int | None]:
-    """Free work that must wait, and until when."""
+    """Return the free work that must wait, and the time until which it waits."""
     now_ms, delay_ms_max = round_input.now_ms, round_input.delay_ms_max
     running_ms = memory.planned_ms if memory is not None else _learnt(round_input)
     if running_ms is not None:
         running_ms = min(running_ms, now_ms + delay_ms_max)
         if running_ms <= now_ms:
-            # The delay is over, also for whoever left while it ran.
+            # The delay is over, also for members that left while it ran.
             return set(), None
     if memory is None or memory.generation < 0:
-        # It cannot be told lost from new: all of it waits for a delay that runs, else none does.
+        # Lost work cannot be told from new work. All of it waits if a delay runs; else none does.
         waiting = sorted_out.free if running_ms is not None else set[_Code]()
     else:
         ids = sorted_out.reported
@@ -207,10 +209,12 @@ def _delay(
 
 
 def _learnt(round_input: RoundInput) -> int | None:
-    """When the delay of the leader before ends, as far as the members tell.
+    """Return when the previous leader's delay ends, as far as the members report it; None if none
+    runs.
 
-    The leader knows it by itself, unless it is new to the group: then other members tell. A member
-    that tells how long the delay was, and not how much of it is left, counts as told just now.
+    If the leader itself reports a delay, its own value counts. It reports none if it is new to the
+    group; then the longest delay of any member counts. If a member does not say how much is left,
+    the whole delay counts, from now.
     """
     for member in round_input.members:
         if member.member_id == round_input.leader and member.last_delay_ms > 0:
@@ -228,7 +232,8 @@ def _learnt(round_input: RoundInput) -> int | None:
 
 
 def _keep(sorted_out: _SortedOut, *, balance: bool) -> dict[str, list[_Code]]:
-    """What of its work each member keeps; all that may be kept unless `balance`."""
+    """Return the work that each member keeps: up to its capacity with `balance`, else all that it
+    may keep."""
     kept: dict[str, list[_Code]] = {}
     for member_id, codes in sorted_out.reported.items():
         if not sorted_out.refused.isdisjoint(codes):
@@ -240,10 +245,10 @@ def _keep(sorted_out: _SortedOut, *, balance: bool) -> dict[str, list[_Code]]:
 def _deal(
     sorted_out: _SortedOut, kept: Mapping[str, Sequence[_Code]], waiting: set[_Code]
 ) -> dict[str, list[_Code]]:
-    """Connectors, then tasks, each in descending order, around the ring of members, the full ones
-    left out.
+    """Assign connectors and then tasks, each in descending order, round robin over the members that
+    are not full.
 
-    There is always room: the capacities add up to all that is configured.
+    There is always room: the capacities add up to everything that is configured.
     """
     dealt: dict[str, list[_Code]] = {member_id: [] for member_id in kept}
     room = {
@@ -292,7 +297,7 @@ def _round(
 
 
 def _sorts(works: Sequence[Work]) -> tuple[tuple[str, ...], tuple[TaskId, ...]]:
-    """Connectors and tasks of `works`, in their order."""
+    """Return the connectors and the tasks of `works`, each in order."""
     return (
         tuple([work for work in works if isinstance(work, str)]),
         tuple([work for work in works if not isinstance(work, str)]),

@@ -1,8 +1,8 @@
-"""What every assignment policy takes and returns. A policy is `assign(round, memory) -> Round`, a
-pure function.
+"""Input and output of an assignment policy. A policy is a pure function `assign(round, memory) ->
+Round`.
 
-Source: KIP-415; `IncrementalCooperativeAssignor`. Differs: what Java keeps in fields of an object
-is a value here, taken and returned.
+Source: KIP-415; `IncrementalCooperativeAssignor`. Differs: state that Java keeps in the fields of
+an object is a value here, passed in and returned.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from headgate.ids import TaskId
 
 Work: TypeAlias = str | TaskId
-"""One thing to be owned: a connector (its name) or a task."""
+"""One unit to be assigned: a connector (its name) or a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,13 @@ class MemberWork:
 
     member_id: str
     connectors: tuple[str, ...] = ()
-    """Work it holds or is still stopping, in the order it reported it."""
+    """Connectors that the member holds or is still stopping, in the order it reported them. The
+    same holds for `tasks`."""
     tasks: tuple[TaskId, ...] = ()
     last_delay_ms: int = 0
-    """The delay of the last assignment it got."""
+    """Delay in the last assignment that the member received."""
     delay_left_ms: int | None = None
-    """How much of that delay had not passed when it joined. None: not said, as by Java's
+    """How much of that delay was left when the member joined. None if it did not say, like Java's
     members."""
     capacity: int = 1
     plugins: frozenset[str] | None = None
@@ -35,22 +36,22 @@ class MemberWork:
 @dataclass(frozen=True, slots=True)
 class RoundInput:
     members: tuple[MemberWork, ...]
-    """In join order; at least one."""
+    """Members in join order; at least one."""
     leader: str
     generation: int
     last_completed_generation: int
-    """Generation of this leader's last successful sync, as leader or not; -1 before
+    """Generation of this leader's last successful sync, whether it led that round or not; -1 before
     any."""
     connectors: Mapping[str, int]
-    """Configured connectors and how many tasks each has (0 while inconsistent)."""
+    """Configured connectors, and the number of tasks of each (0 while inconsistent)."""
     delay_ms_max: int
     now_ms: int
-    """Monotonic; only differences matter."""
+    """Monotonic time; only differences matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment:
-    """For one member: what is new to it and what it must stop, each sorted. Disjoint."""
+    """Change for one member: new work and revoked work. Each is sorted, and they are disjoint."""
 
     assigned_connectors: tuple[str, ...] = ()
     assigned_tasks: tuple[TaskId, ...] = ()
@@ -62,12 +63,12 @@ class MemberAssignment:
 class Round:
     members: Mapping[str, MemberAssignment]
     delay_ms: int
-    """0, or how long until everybody should join again."""
+    """Time after which all members should join again, or 0."""
     memory: object = field(repr=False)
-    """To be given to the next round of the same leader."""
+    """Passed to the next round of the same leader."""
 
 
 class Policy(Protocol):
-    """How work is shared. `memory` is what the last `Round` returned, None for a new leader."""
+    """An assignment policy. `memory` is that of the last `Round`; None for a new leader."""
 
     def __call__(self, round_input: RoundInput, memory: object | None, /) -> Round: ...

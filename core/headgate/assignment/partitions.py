@@ -1,8 +1,8 @@
-"""Consumer groups of sink tasks: which task reads which partitions.
+"""Partition assignment in the consumer groups of sink tasks.
 
-The leader of a consumer group calls `assign_partitions` with what every member subscribed to. The
-bytes are JSON of our own: all members of such a group are our sink tasks. (On Kafka the client
-library brings its assignors.)
+The leader of a consumer group calls `assign_partitions` with every member's subscription. The
+messages are JSON of our own, since all members of such a group are our sink tasks. (On Kafka the
+client library brings its own assignors.)
 """
 
 import json
@@ -22,7 +22,7 @@ CONSUMER_PROTOCOL: Final = "headgate-sticky"
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member wants to read, and what it read until now."""
+    """Topics that one member wants to read, and the partitions that it has owned until now."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -31,20 +31,21 @@ class Subscription:
 def assign_partitions(
     members: Mapping[str, Subscription], partitions: Mapping[str, int]
 ) -> dict[str, tuple[TopicPartition, ...]]:
-    """Share the partitions among the members, per topic evenly, moving few.
+    """Assign the partitions to the members, evenly within each topic, moving as few as possible.
 
     Args:
-        members: by member id.
-        partitions: how many partitions each topic has; a topic that is missing has none yet.
+        members: Subscriptions by member id.
+        partitions: Number of partitions of each topic. A missing topic counts as one without
+            partitions.
 
     Returns:
-        Per member, sorted. Every partition of a subscribed topic has exactly one owner; within a
-        topic the members differ by one partition at most, and who has one more of a topic is
-        the member that has fewest in all. A member keeps what it owned up to its share, unless two
-        claim the same partition: then the first by member id keeps it.
+        The partitions of each member, sorted. Every partition of a subscribed topic has exactly one
+        owner. Within a topic the members differ by at most one partition; members with the
+        fewest partitions in all get one more. A member keeps what it owned up to its share. If
+        two members claim the same partition, the first one by member id keeps it.
 
     Raises:
-        NoMembersError: there are no members.
+        NoMembersError: There are no members.
     """
     if not members:
         raise NoMembersError("a consumer group without members has nobody to read partitions")
@@ -71,8 +72,8 @@ def _share_topic(
         owned[member_id] = sorted(mine)
         free -= mine
     share, extras = divmod(count, len(readers))
-    # The extras go to who has fewest; among equals to who owns more of the topic, so that it
-    # keeps them.
+    # The extra partitions go to the members with the fewest partitions in all. Among equals, the
+    # member that owns more of the topic comes first, so that it keeps them.
     by_need = sorted(readers, key=lambda reader: (len(shares[reader]), -len(owned[reader])))
     limit = {reader: share + (n < extras) for n, reader in enumerate(by_need)}
     for reader in readers:
@@ -93,12 +94,13 @@ def _order(partition: TopicPartition) -> tuple[bytes, int]:
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """Metadata of a member in `JoinGroup`."""
+    """Return a member's metadata for `JoinGroup`."""
     return _dump({"topics": list(subscription.topics), "owned": _grouped(subscription.owned)})
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Raises `WireError` on anything else than what `encode_subscription` made."""
+    """Decode a member's metadata. Raises `WireError` for anything that `encode_subscription` did
+    not make."""
     raw = _object(data)
     topics = raw.get("topics")
     if not isinstance(topics, list):
@@ -110,13 +112,13 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_partitions(partitions: Sequence[TopicPartition]) -> bytes:
-    """One member's assignment in `SyncGroup`."""
+    """Return one member's assignment for `SyncGroup`."""
     return _dump({"partitions": _grouped(partitions)})
 
 
 def decode_partitions(data: bytes) -> tuple[TopicPartition, ...]:
-    """Raises `WireError`; no bytes at all are no partitions (the leader did not know this
-    member)."""
+    """Decode one member's assignment. No bytes mean no partitions: the leader did not know this
+    member. Raises `WireError`."""
     return _ungrouped(_object(data).get("partitions"), data) if data else ()
 
 

@@ -2,10 +2,10 @@
 
     host = HerderHost(herder, ports, schedule, now_ms)
     host.post(command)      # what has happened
-    host.turn()             # decide, and have what was decided performed
+    host.turn()             # decide, and have the effects performed
 
-`ports` are the world (`headgate.host.ports`). `schedule` says when and where work is done: a worker
-has threads, the simulation virtual time, a test holds work back.
+`ports` are the interfaces to the world (`headgate.host.ports`). `schedule` decides when and where
+work is performed: a worker has threads, the simulation has virtual time, a test holds work back.
 """
 
 from collections import deque
@@ -19,20 +19,20 @@ from headgate.host.work import Work, works
 
 
 class HostSchedule(Protocol):
-    """When and where work is performed."""
+    """Decides when and where work is performed."""
 
     def run(self, work: Work) -> Sequence[Command]:
-        """Perform `work` now and give its answers; or see to it that it is performed later, or on
-        another thread, and its answers are posted.
+        """Perform `work` now and return its answers. Or arrange that it is performed later or on
+        another thread, and that its answers are posted; then return no answers.
 
-        Work of one lane must begin in the order in which it was given. In the lane of the config
-        topic the one before must have ended, too.
+        Work of one lane must begin in the order in which it was passed. In the lane of the config
+        topic the previous work must also have ended.
         """
         ...
 
 
 class AtOnce:
-    """Performs all work at once, where it is given."""
+    """Performs all work at once, on the calling thread."""
 
     def run(self, work: Work) -> Sequence[Command]:
         return work.perform()
@@ -43,7 +43,7 @@ def _nothing(*_: object) -> None:
 
 
 class HerderHost:
-    """A herder and its inbox. For one thread, but for `post`."""
+    """A herder and its inbox. All methods except `post` belong to one thread."""
 
     def __init__(
         self,
@@ -56,12 +56,14 @@ class HerderHost:
         decided: Callable[[Command, Sequence[Effect]], None] = _nothing,
         checked: bool = False,
     ) -> None:
-        """
+        """Make the loop; it does nothing until `turn`, `handle` or `perform` is called.
+
         Args:
-            now_ms: the monotonic clock, as `Herder.handle` has it.
-            given: told of each command, with its time, before the herder is: for a journal.
-            decided: told of each decision before it is performed.
-            checked: have the herder check its tables after each command, as tests do.
+            now_ms: The monotonic clock, as for `Herder.handle`.
+            given: Called with each command and its time before the herder handles it, for a
+                journal.
+            decided: Called with each decision before it is performed.
+            checked: Whether the herder checks its tables after each command, as in tests.
         """
         self.herder = herder
         self._ports = ports
@@ -71,30 +73,32 @@ class HerderHost:
         self._decided = decided
         self._checked = checked
         self.inbox: deque[Command] = deque()
-        """Commands that wait for their turn, the oldest first."""
+        """Commands that wait for their turn, oldest first."""
 
     def post(self, command: Command) -> None:
-        """Keep `command` for a turn; from any thread."""
+        """Append `command` to the inbox. May be called from any thread."""
         self.inbox.append(command)
 
     def turn(self) -> bool:
-        """Handle the oldest command of the inbox. False: there is none, or the herder is done."""
+        """Handle the oldest command of the inbox. Return False if there is none, or the herder is
+        done."""
         if not self.inbox or self.herder.done:
             return False
         self.handle(self.inbox.popleft())
         return True
 
     def handle(self, command: Command) -> None:
-        """Decide on `command` and perform what comes of it, then all that is known by that."""
+        """Decide on `command` and perform the effects; then handle the answers that are known at
+        once, until there are no more."""
         known = deque((command,))
         while known:
             known.extend(self.perform(self._decide(known.popleft())))
 
     def perform(self, effects: Sequence[Effect]) -> list[Command]:
-        """Have `effects`, those of one decision, performed.
+        """Have the `effects` of one decision performed.
 
         Returns:
-            The answers that are known at once. The rest is posted.
+            The answers that are known at once. The others are posted.
         """
         answers: list[Command] = []
         for work in works(effects, self._ports):

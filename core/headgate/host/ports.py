@@ -1,8 +1,8 @@
-"""What a host performs a herder's effects with: one method for each kind of effect.
+"""Ports through which a host performs a herder's effects: one method for each kind of effect.
 
-`headgate.host.work` makes the answer out of what a method returns, or out of its `TransportError`.
-Where a method may return None, that says that the answer will be posted. The host's `HostSchedule`
-chooses the thread that calls a method.
+`headgate.host.work` makes the answer from the method's result or its `TransportError`. Where a
+method may return None, None means that the answer will be posted. The host's `HostSchedule` chooses
+the thread that calls a method.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,49 +16,53 @@ ConfigRecords: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
 class LogPorts(Protocol):
-    """The two topics that a host writes."""
+    """The config topic and the status topic, which a host writes."""
 
     def claim(self, generation: int) -> None:
-        """Raises FencedError: a later leader has claimed the log."""
+        """Claim the config topic. Raises FencedError if a later leader has claimed it."""
         ...
 
     def append(self, records: ConfigRecords, *, privileged: bool) -> int:
-        """All records or none; the end of the log after them.
+        """Append all records or none; return the end of the log after them.
 
         Raises:
-            FencedError: a later leader has claimed the log.
-            TooLargeError: nothing was written, and never will be.
+            FencedError: A later leader has claimed the log.
+            TooLargeError: A record is too large. Nothing was written, and trying again will not
+                help.
         """
         ...
 
     def read_to_end(self, token: int, *, statuses: bool) -> Sequence[m.Command]:
-        """`ConfigRead` for all records before an end that is looked up now, then `ConfigEndRead`
-        with `token`; its error says why that was not possible. None of them: they are posted.
+        """Read the config topic to an end that is looked up now.
 
-        With `statuses` there is `StatusRead` before `ConfigEndRead`, for all records of the status
-        topic before its end, which is looked up now, too."""
+        Return `ConfigRead` for all records before that end, then `ConfigEndRead` with `token`,
+        whose error says why that was not possible. Return nothing if these are posted instead.
+
+        With `statuses`, also read the status topic to an end that is looked up now. Its records
+        come as `StatusRead` before `ConfigEndRead`.
+        """
         ...
 
     def write_statuses(self, statuses: Sequence[m.WriteStatus]) -> None:
-        """In this order. What cannot be written is tried again, unless a later status of the same
-        key has come."""
+        """Write statuses in this order. A status that cannot be written is tried again, unless a
+        later status of the same key has come."""
         ...
 
     def await_statuses(self, token: int) -> Sequence[m.Command]:
-        """`StatusesWritten` with `token` once all that was given to `write_statuses` is written.
-        Nothing: it is posted."""
+        """Return `StatusesWritten` with `token` once everything passed to `write_statuses` is
+        written. Return nothing if it is posted instead."""
         ...
 
 
 class HostPorts(LogPorts, Protocol):
-    """All that effects need of the world."""
+    """Everything that effects need from the world."""
 
     def send_group(self, request: GroupRequest) -> None:
-        """A request that is lost is made again by the herder. The response is posted."""
+        """Send a request. The herder repeats a request that is lost; the response is posted."""
         ...
 
     def validate(self, name: str, config: Mapping[str, str | None]) -> tuple[str, ...]:
-        """What is wrong with the config, in words; nothing when it is valid."""
+        """Return the errors of the config as texts; empty if the config is valid."""
         ...
 
     def start_connector(
@@ -72,7 +76,7 @@ class HostPorts(LogPorts, Protocol):
     def stop_connector(self, effect: m.StopConnector) -> m.ConnectorStopped | None: ...
 
     def start_task(self, spec: TaskSpec) -> None:
-        """What becomes of it is posted: `TaskReported`, the last one `TaskReleased`."""
+        """Start a task. Reports are posted as `TaskReported`; the last one is `TaskReleased`."""
         ...
 
     def send_task(self, run: str, command: TaskCommand) -> None: ...
@@ -80,7 +84,8 @@ class HostPorts(LogPorts, Protocol):
     def stop_task(self, run: str, grace_ms: int) -> None: ...
 
     def fence(self, connector: str, transactional_ids: Sequence[str]) -> None:
-        """Raises ConfigProviderError: what the connector's config refers to cannot be had."""
+        """Fence producers. Raises ConfigProviderError if a reference in the connector's config
+        cannot be resolved."""
         ...
 
     def read_offsets(self, effect: m.ReadConnectorOffsets) -> m.ConnectorOffsetsRead | None: ...
@@ -90,17 +95,19 @@ class HostPorts(LogPorts, Protocol):
     ) -> m.ConnectorOffsetsAltered | None: ...
 
     def give_up_alteration(self, token: int) -> m.Failure | None:
-        """None: it is being written, or was."""
+        """Give up an alteration of offsets. Return the failure that answers it, or None if the
+        alteration is being written or was written."""
         ...
 
     def make_session_key(self, key_size: int) -> tuple[bytes, int]:
-        """A random key of `key_size` bits, and the wall time in milliseconds."""
+        """Return a random key of `key_size` bits, and the wall-clock time in milliseconds."""
         ...
 
     def set_logger_level(self, logger: str, level: str) -> None: ...
 
     def call_peer(self, url: str, token: int, call: m.Call, hops: int, ms: int) -> m.Result | None:
-        """Raises TransportError: no answer within `ms`. The worker may still have acted."""
+        """Call another worker. Raises TransportError if no answer comes within `ms`; the worker may
+        still have acted."""
         ...
 
     def answer(self, call_id: str, result: m.Result) -> None: ...

@@ -1,7 +1,8 @@
-"""Work: what a decision gives its host to do, in the order and the lanes that keep it right.
+"""Work: the effects of a decision, in the order and the lanes in which a host must perform them.
 
-`works` is the one ordering rule of effects. `Work` is the one table of effects to ports, and of
-what ports say to commands. Every host uses them: the worker, the simulation, the tests' world.
+`works` holds the one rule for the order of effects. `Work` holds the one mapping of effects to
+ports, and of the ports' results to commands. Every host uses them: the worker, the simulation and
+the tests' world.
 """
 
 from collections.abc import Sequence
@@ -14,27 +15,27 @@ from headgate.host.ports import HostPorts
 from headgate.ports import FencedError, TooLargeError, TransportError
 
 Lane: TypeAlias = tuple[str | int, ...]
-"""Work of one lane keeps its order. The first item says what it is about."""
+"""Name of a lane. Work of one lane is performed in order. The first item names the kind of lane."""
 STATUSES: Lane = ("statuses",)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One effect, or all statuses of a decision, to be performed as one."""
+    """One effect to be performed, or all statuses of a decision, to be written together."""
 
     effects: tuple[m.Effect, ...]
     ports: HostPorts
 
     @property
     def lane(self) -> Lane | None:
-        """None: it may be done at any time, beside anything else."""
+        """Lane of this work; None if it may be performed at any time, beside any other work."""
         return lane_of(self.effects[0])
 
     def perform(self) -> Sequence[m.Command]:
-        """Have the ports do it.
+        """Perform the work through the ports.
 
         Returns:
-            What answers it, as far as that is known now. The rest is posted.
+            The answers that are known now. The others are posted.
         """
         first = self.effects[0]
         if isinstance(first, m.WriteStatus):
@@ -45,14 +46,14 @@ class Work:
         return _performed(effect, self.ports)
 
     def failed(self, reason: str) -> Sequence[m.Command]:
-        """What answers it when it could not be done for `reason`, a bug or a limit of this
-        process. Nothing where the effect has no answer."""
+        """Return the answers to work that could not be performed because of `reason`, a bug or a
+        limit of this process. Empty if the effect has no answer."""
         return _failed(self.effects[0], reason)
 
 
 def works(effects: Sequence[m.Effect], ports: HostPorts) -> list[Work]:
-    """What a decision gives to do, in order: as listed, but its statuses last, together, and who
-    awaits these behind them.
+    """Return the work of one decision in order: its effects as listed, then all its statuses
+    together, then the `AwaitStatuses` effects that wait for them.
 
     Work of one `lane` must begin in this order, across decisions too. Lanes are independent of each
     other. `headgate.herder.messages` says why.
