@@ -1,4 +1,5 @@
-"""The protocols that a worker can speak, by name: ours, then Connect's from version 2 down to 0."""
+"""Codecs of the protocols that a worker can speak, by name: ours, then Connect's from version 2
+down to 0."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,4 +21,4 @@ CODECS: Final[Mapping[str, Codec]] = MappingProxyType(
         "default": ConnectCodec(0),
     }
 )
-"""Best first: the order in which they are offered."""
+"""Codecs by protocol name, best first. Protocols are offered in this order."""

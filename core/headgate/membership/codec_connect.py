@@ -1,7 +1,7 @@
-"""The bytes of Connect's own protocols: `default` (version 0), `compatible` (1), `sessioned` (2).
+"""Codec of Connect's own protocols: `default` (version 0), `compatible` (1), `sessioned` (2).
 
-All numbers big endian. str: int16 byte count and UTF-8. bytes?: int32 count and bytes; array:
-int32 count and items; a count of -1 is null where a ? is.
+All numbers are big-endian. str is an int16 byte count and UTF-8; bytes? is an int32 count and
+bytes; array is an int32 count and items. Where a type has a ?, a count of -1 means null.
 
 Metadata    version int16, url str, config offset int64; from version 1 on also
             current assignment bytes?
@@ -9,13 +9,14 @@ Assignment  version int16, error int16, leader str, leader url str, config offse
             assigned array; from version 1 on also revoked array?, delay int32; assigned array?
 Item        connector str, array of int32: task numbers, -1 for the connector itself
 
-The current assignment is a whole assignment message: everything the member holds, and the rest as
-in the last assignment it got; null as long as it got none. Versions 1 and 2 have the same layout.
+The current assignment is a whole assignment message: all work that the member holds, and the other
+fields of the last assignment it received. It is null if it received none. Versions 1 and 2 have
+the same layout.
 
-Reading is the same for all three, as in Java: whatever the version, if not negative, it is read as
-version 1. Fields may be missing at the end, and what follows the last is passed over. Writing gives
-Java's bytes: connectors of an assigned array in the order of a Java set, then those of which only
-tasks are assigned.
+All three are read alike, as in Java: any version that is not negative is read as version 1. Fields
+may be missing at the end, and bytes after the last field are ignored. What is written equals Java's
+bytes: an assigned array has its connectors in the order of a Java set, then the connectors of which
+only tasks are assigned.
 
 Source: `ConnectProtocol`, `IncrementalCooperativeConnectProtocol`, `ExtendedAssignment`,
 `WorkerCoordinator.onJoinComplete`.
@@ -34,15 +35,15 @@ from headgate.membership.codec_model import Assignment, AssignmentError, Metadat
 from headgate.wire import WireError
 
 CONNECTOR: Final = -1
-"""Stands for the connector itself among the numbers of its tasks."""
+"""Number that stands for the connector itself among the numbers of its tasks."""
 
 STRING_BYTES_MAX: Final = 2**15 - 1
 
 NAMES_CACHED: Final = 2**15
-"""Names kept in a big group's round: the messages of many members repeat them."""
+"""Number of names cached; in a big group's round, the messages of many members repeat them."""
 
 TASKS_CACHED: Final = 2**17
-"""They are reported again in every round."""
+"""Number of task ids cached; every round reports them again."""
 
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
@@ -109,7 +110,7 @@ class ConnectCodec:
         read.version()
         error = read.int16("error")
         return Assignment(
-            # Java, too, takes any other number for a failure.
+            # Java also treats any other number as a failure.
             error=AssignmentError.CONFIG_MISMATCH if error else AssignmentError.NONE,
             leader=read.string("leader"),
             leader_url=read.string("leader url"),
@@ -124,7 +125,7 @@ def _current(metadata: Metadata) -> Assignment | None:
     if last is None:
         if not metadata.connectors and not metadata.tasks:
             return None
-        # It gave its assignment up, and not all of its work has stopped.
+        # The member gave its assignment up, but not all of its work has stopped.
         last = Assignment(AssignmentError.NONE, "", "", -1, delay_ms=metadata.last_delay_ms)
     held = replace(
         last.change, assigned_connectors=metadata.connectors, assigned_tasks=metadata.tasks
@@ -142,7 +143,7 @@ _task = lru_cache(maxsize=TASKS_CACHED)(TaskId)
 
 @lru_cache(maxsize=NAMES_CACHED)
 def _string(text: str) -> bytes:
-    # Half of a surrogate pair comes out as "?", as in Java.
+    # Half of a surrogate pair becomes "?", as in Java.
     data = text.encode("utf-8", "replace")
     if len(data) > STRING_BYTES_MAX:
         raise WireError(
@@ -169,7 +170,7 @@ def _works(connectors: Iterable[str], tasks: Iterable[TaskId]) -> bytes:
 
 
 class _Reader:
-    """The fields of a message, one after the other."""
+    """Reads the fields of a message in order."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -199,12 +200,12 @@ class _Reader:
         return _text(self._take(count, name))
 
     def nullable(self, name: str) -> bytes | None:
-        """None: null, or not there."""
+        """Read bytes; None if they are null or missing."""
         count = self.int32(name) if self.more() else -1
         return None if count < 0 else self._take(count, name)
 
     def works(self, name: str) -> tuple[tuple[str, ...], tuple[TaskId, ...]]:
-        """Connectors and tasks in their order; none where the array is null or not there."""
+        """Read connectors and tasks in order; none if the array is null or missing."""
         connectors: list[str] = []
         tasks: list[TaskId] = []
         entries = self.int32(name) if self.more() else 0

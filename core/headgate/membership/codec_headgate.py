@@ -1,12 +1,12 @@
-"""The bytes of protocol `headgate`: compact JSON.
+"""Codec of protocol `headgate`: compact JSON.
 
 Metadata:   {"v":1,"url":u,"offset":n,"connectors":[c],"tasks":[[c,[n]]],"delay":ms,"left":ms|null,
             "capacity":n,"plugins":[p]|null,"topic":t,"generation":n,"grpc":a}
 Assignment: {"v":1,"error":n,"leader":id,"url":u,"offset":n,"delay":ms,"topic":t,"grpc":a,
             "assigned":{"connectors":[c],"tasks":[[c,[n]]]},"revoked":{...}}
 
-Tasks are runs of one connector, so that their order survives. Fields may be added: a reader passes
-over what it does not know, and what is missing has its default.
+Tasks are grouped in runs of one connector, so that their order is kept. Fields may be added later:
+a reader ignores unknown fields, and a missing field has its default.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""What workers tell each other inside the group protocol, whatever its bytes: metadata up,
-assignments down.
+"""Messages inside the group protocol, independent of their bytes: metadata from a worker to the
+leader, assignments from the leader to a worker.
 
 Source: KIP-415; `IncrementalCooperativeConnectProtocol`. `Metadata.delay_left_ms`, `capacity`,
-`plugins`, `config_topic` and `generation` are ours: Java's versions carry none of them, so they
-have defaults; so has `last`, which only Java's carry.
+`plugins`, `config_topic` and `generation` are ours. Java's protocols carry none of them, so they
+have defaults. `last` has a default because only Java's protocols carry it.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from headgate.ids import TaskId
 
 
 class AssignmentError(IntEnum):
-    """Source: `ConnectProtocol.Assignment`."""
+    """Error of an assignment. Source: `ConnectProtocol.Assignment`."""
 
     NONE = 0
     CONFIG_MISMATCH = 1
@@ -23,32 +23,34 @@ class AssignmentError(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One worker's part of a round."""
+    """Assignment of one worker in a round."""
 
     error: AssignmentError
     leader: str
     leader_url: str
     config_offset: int
-    """Config offset that the leader computed for; with `CONFIG_MISMATCH` the members' highest."""
+    """Config offset that the leader computed the round for; with `CONFIG_MISMATCH`, the highest
+    offset of any member."""
     change: MemberAssignment = MemberAssignment()
     delay_ms: int = 0
     config_topic: str = ""
-    """In a round whose members read different ones: the config topic whose readers have the group,
-    with `CONFIG_MISMATCH`. Others have no part in it. Only protocol `headgate` can say it."""
+    """Config topic of the group, if members of the round read different ones; set with
+    `CONFIG_MISMATCH`. Readers of other topics take no part in the group. Only protocol `headgate`
+    carries it."""
     leader_grpc: str = ""
-    """As `Metadata.grpc`, of the leader."""
+    """The leader's `Metadata.grpc`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """One worker as it joins."""
+    """State that one worker reports when it joins."""
 
     url: str
     config_offset: int
-    """In protocol `headgate` the assignment offset: of the last record that changes what is to be
-    assigned."""
+    """Config offset up to which the worker has read. In protocol `headgate` it is the assignment
+    offset: that of the last record that changes what is to be assigned."""
     connectors: tuple[str, ...] = ()
-    """What it holds or is still stopping, in its order."""
+    """Connectors that the worker holds or is still stopping, in its own order."""
     tasks: tuple[TaskId, ...] = ()
     last_delay_ms: int = 0
     delay_left_ms: int | None = None
@@ -57,18 +59,20 @@ class Metadata:
     config_topic: str = ""
     """`MemberSettings.config_topic`."""
     generation: int = -1
-    """Generation of its last completed round; -1 for none, or if it gave its membership up
-    since."""
+    """Generation of the worker's last completed round; -1 if there was none, or it has given its
+    membership up since."""
     grpc: str = ""
-    """Address at which it takes calls of other workers by gRPC, ``host:port``; empty: by HTTP
-    alone. Only protocol `headgate` can say it."""
+    """Address for gRPC calls from other workers, ``host:port``; empty if the worker takes calls
+    only by HTTP. Only protocol `headgate` carries it."""
     last: Assignment | None = None
-    """The last assignment it got; None: none yet, or given up. Connect's protocols carry it, with
-    what is held in place of what was assigned; ours does not."""
+    """The last assignment that the worker received; None if there was none or it was given up.
+    Connect's protocols carry it, with the held work in place of the assigned work; ours does
+    not."""
 
 
 class Codec(Protocol):
-    """The bytes of one protocol. Decoding raises `headgate.wire.WireError`."""
+    """Encodes and decodes the messages of one protocol. Decoding raises
+    `headgate.wire.WireError`."""
 
     def encode_metadata(self, metadata: Metadata, /) -> bytes: ...
 

@@ -1,4 +1,4 @@
-"""A sink task's membership in its consumer group: who reads which partitions, and since when.
+"""The consumer group member machine: a sink task's membership in its consumer group.
 
 ::
 
@@ -6,12 +6,12 @@
                         ^                                      |
                         +------- rebalance, or thrown out -----+
 
-Eager: a member gives all its partitions back before it joins again, so that no partition has two
-readers. Source: Kafka's classic consumer; differs: heartbeats come from `advance` alone, so a
-member that is stuck between two polls loses its partitions after the session timeout, and there
-is no second limit (`max.poll.interval.ms`).
+Rebalances are eager: a member gives all its partitions back before it joins again, so that no
+partition has two readers. Source: Kafka's classic consumer. Differs: only `advance` sends
+heartbeats, so a member that is stuck between two polls loses its partitions after the session
+timeout. There is no second limit (`max.poll.interval.ms`).
 
-A transport calls `advance` from every poll with the responses that arrived, and performs the
+A transport calls `advance` in every poll, with the responses that have arrived, and performs the
 outputs in order.
 """
 
@@ -48,7 +48,7 @@ from headgate.membership.messages import (
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
     session_timeout_ms: int = 10_000
-    """A member that does not poll for so long loses its partitions to the others."""
+    """A member that does not poll for this long loses its partitions to the others."""
     heartbeat_interval_ms: int = 500
 
 
@@ -59,21 +59,22 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsRevoked:
-    """They may be another's once the requests after this are sent; commit offsets now."""
+    """Commit the offsets of these partitions now. Other members may have them once the requests
+    after this output are sent."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAssigned:
-    """Read from the committed offsets on."""
+    """Read these partitions from their committed offsets on."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRefused:
-    """The group cannot be joined by a sink task. Trying again does not help."""
+    """A sink task cannot join this group. Trying again does not help."""
 
     error: GroupError
 
@@ -97,12 +98,12 @@ class ConsumerMember:
         self.group = group
         self.member_id = ""
         self.generation = -1
-        """The one its partitions were assigned in; offsets are committed under it."""
+        """Generation in which the partitions were assigned; offsets are committed under it."""
         self.held: tuple[TopicPartition, ...] = ()
         self._client_id = client_id
         self._topics = tuple(topics)
         self._joined_for: tuple[str, ...] = ()
-        """What the others were told that it reads."""
+        """Topics in the member's last join request."""
         self._settings = settings
         self._state = _State.OUT
         self._pending: GroupRequest | None = None
@@ -111,23 +112,23 @@ class ConsumerMember:
         """Sequence number of the last join."""
         self._owned: tuple[TopicPartition, ...] = ()
         self._counts: Mapping[str, int] = {}
-        """As leader: the partitions per topic that it last shared out."""
+        """As leader: the partition counts by topic that it last assigned for."""
         self._leads = False
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """From now on read these: a member that has told the others something else joins again.
+        """Change the topics to read. The member joins again if the group knows other topics of it.
         Source: ConsumerCoordinator.rejoinNeededOrPending."""
         self._topics = tuple(topics)
 
     def advance(
         self, now_ms: int, responses: Sequence[GroupResponse], partitions: Mapping[str, int]
     ) -> list[ConsumerOutput]:
-        """What to do now.
+        """Return what to do now, to be performed in order.
 
         Args:
-            now_ms: monotonic.
-            responses: what arrived since the last call.
-            partitions: how many partitions each topic has now; none yet where it is missing.
+            now_ms: Monotonic time.
+            responses: Responses that arrived since the last call.
+            partitions: Number of partitions of each topic now. A missing topic has none yet.
         """
         out: list[ConsumerOutput] = []
         if self._state is _State.OUT:
@@ -145,7 +146,7 @@ class ConsumerMember:
         return out + self._on_time(now_ms, partitions)
 
     def leave(self) -> list[ConsumerOutput]:
-        """Give everything back. The member may join again by `advance`."""
+        """Give all partitions back and leave. The member may join again by `advance`."""
         out: list[ConsumerOutput] = self._revoke()
         if self.member_id:
             out.append(SendRequest(LeaveGroup(self.group, self.member_id)))
@@ -162,8 +163,8 @@ class ConsumerMember:
             return []
         if self._state is _State.STABLE:
             return self._send(now_ms, Heartbeat(self.group, self.member_id, self.generation))
-        # An answer that does not come was lost, or waits for others: repeating does no harm, and
-        # keeps the session alive.
+        # An answer that does not come was lost, or waits for other members. Repeating the request
+        # does no harm, and keeps the session alive.
         return self._send(now_ms, self._pending) if self._pending is not None else []
 
     def _on_joined(
@@ -230,7 +231,7 @@ class ConsumerMember:
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocols=((CONSUMER_PROTOCOL, metadata),),
             session_timeout_ms=self._settings.session_timeout_ms,
-            # A member that lives polls, and so rejoins, within its session.
+            # A live member polls, and therefore rejoins, within its session timeout.
             rebalance_timeout_ms=self._settings.session_timeout_ms,
             sequence=self._sequence,
         )

@@ -1,4 +1,4 @@
-"""The group coordinator machine: who is in a group, and in which generation. Source: Kafka's
+"""The group coordinator machine: the members and the generation of each group. Source: Kafka's
 classic group protocol.
 
     EMPTY -----join----> PREPARING: waits until all members have joined, or the round's time is over
@@ -6,11 +6,11 @@ classic group protocol.
     COMPLETING --sync--> STABLE: syncs are answered
     COMPLETING, STABLE --join of a member, leave, silence--> PREPARING, or EMPTY without members
 
-It stands in for a broker where there is none: in the embedded transport, which keeps its state
-between calls (`to_plain`), and in simulation. Differs from Kafka's on purpose: a member that waits
-for its answer must go on being heard, too, since there is no connection whose end would tell; a
-leader keeps its place as long as it is a member; and the longest-standing member comes after it,
-where Kafka's takes any.
+It replaces a broker where there is none: in the embedded transport, which stores its state between
+calls (`to_plain`), and in simulation. Differs from Kafka's coordinator on purpose. A member that
+waits for its answer must go on sending requests, since there is no connection whose end would
+reveal its death. A leader stays leader as long as it is a member. Its successor is the member that
+joined first; Kafka takes any.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,8 +38,8 @@ from headgate.membership.messages import (
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
     initial_rebalance_delay_ms: int = 300
-    """How long the first round of an empty group waits for more members to come. Kafka's default,
-    ``group.initial.rebalance.delay.ms``, is 3000."""
+    """Time that the first round of an empty group waits for more members. Kafka's default for
+    ``group.initial.rebalance.delay.ms`` is 3000."""
 
 
 DEFAULTS: Final = CoordinatorSettings()
@@ -59,15 +59,16 @@ class _Member:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     deadline_ms: int
-    """When it is removed unless it is heard."""
+    """When the member is removed unless a request of it arrives."""
     sequence: int
     """Sequence number of the member's last join."""
     joining: bool = True
-    """The member's join is part of the round in preparation."""
+    """Whether the member's join is part of the round in preparation."""
     confirmed: bool = False
-    """It spoke in this generation, so it has had the answer to its join."""
+    """Whether the member sent a request in this generation, so that it surely got the answer to its
+    join."""
     syncing: bool = False
-    """It waits for the leader's sync."""
+    """Whether the member waits for the leader's sync."""
     assignment: bytes = b""
 
 
@@ -76,21 +77,22 @@ class _Group:
     name: str
     state: GroupState = GroupState.EMPTY
     generation: int = 0
-    """Kept when the group becomes empty."""
+    """Number of the last round; kept when the group becomes empty."""
     protocol_type: str = ""
     protocol: str = ""
     leader: str = ""
     members: dict[str, _Member] = field(default_factory=lambda: dict[str, _Member]())
-    """The longest-standing first."""
+    """Members by id, the one that joined first at the front."""
     promised: dict[str, int] = field(default_factory=lambda: dict[str, int]())
-    """Member ids given out that have not joined yet, and when they lapse."""
+    """Member ids that were given out but have not joined yet, and when they expire."""
     earliest_ms: int = 0
-    """PREPARING: not to be completed before."""
+    """PREPARING: the round is not completed before this time."""
     latest_ms: int = 0
-    """PREPARING: who has not joined by then is removed; COMPLETING: who has not synced."""
+    """PREPARING: members that have not joined by then are removed. COMPLETING: members that have
+    not synced."""
 
     def joined(self, member: _Member) -> JoinedGroup:
-        """Answers the join of a member in the current generation."""
+        """Return the answer to the join of a member in the current generation."""
         members: tuple[GroupMember, ...] = ()
         if member.member_id == self.leader:
             members = tuple(
@@ -118,9 +120,9 @@ class _Group:
         )
 
     def vote(self) -> str:
-        """The protocol most members like best among those that all of them speak.
+        """Return the protocol that most members prefer among those that all of them offer.
 
-        A tie goes to the one that the longest-standing member prefers.
+        In a tie, the protocol wins that the longest-standing member prefers.
         """
         common = self.common_protocols()
         votes = dict.fromkeys(common, 0)
@@ -129,7 +131,8 @@ class _Group:
         return max(votes, key=lambda name: votes[name])
 
     def common_protocols(self, but: str = "") -> list[str]:
-        """Names that every member (except `but`) offers, as the longest-standing orders them."""
+        """Return the protocols that every member (except `but`) offers, in the order of the
+        longest-standing member."""
         offers = [
             [name for name, _ in member.protocols]
             for member in self.members.values()
@@ -139,14 +142,14 @@ class _Group:
 
 
 class Coordinator:
-    """Serves many groups. All times are of one monotonic clock, in milliseconds.
+    """The coordinator of many groups. All times are of one monotonic clock, in milliseconds.
 
     A `JoinGroup` with an empty member id is answered at once by `JoinedGroup` with
-    `MEMBER_ID_REQUIRED` and the id ``<client_id>-<new_id>``, with which the member joins (KIP-394):
-    so a lost answer leaves no ghost in the group. A member whose answer does not come repeats its
-    request as it was (`JoinGroup.sequence` too), every heartbeat interval: repeating is harmless
-    and keeps it alive. A member that is silent for its session timeout is removed, also while it
-    waits.
+    `MEMBER_ID_REQUIRED` and the id ``<client_id>-<new_id>``, with which the member joins (KIP-394),
+    so that a lost answer leaves no dead member in the group. A member that gets no answer repeats
+    its request unchanged (with the same `JoinGroup.sequence`) at every heartbeat interval.
+    Repeating is harmless and keeps it alive. A member that is silent for its session timeout is
+    removed, even while it waits.
     """
 
     def __init__(
@@ -155,23 +158,24 @@ class Coordinator:
         *,
         next_leader: Callable[[Sequence[str]], str] = itemgetter(0),
     ) -> None:
-        """`next_leader`: one of the member ids it is given, the longest-standing first, when the
-        leader is gone."""
+        """Make a coordinator without groups. `next_leader` chooses the successor of a leader that
+        is gone, from member ids with the longest-standing first."""
         self._settings = settings
         self._next_leader = next_leader
         self._groups: dict[str, _Group] = {}
 
     def handle(self, now_ms: int, request: GroupRequest, new_id: str = "") -> list[GroupResponse]:
-        """Responses to send, to the requester and to others, by their `group` and `member_id`.
+        """Handle a request and return responses to send, to the requester and to others, by their
+        `group` and `member_id`.
 
         Args:
-            now_ms: never less than in the call before.
-            request: of any group; a group comes to be with its first join.
-            new_id: a text that is given once and never again, such as a UUID. Needed when `request`
-                is a `JoinGroup` with an empty member id, and ignored for all others.
+            now_ms: Never less than in the previous call.
+            request: A request to any group; a group is created by its first join.
+            new_id: A text that is never passed twice, such as a UUID. Needed if `request` is a
+                `JoinGroup` with an empty member id, else ignored.
 
         Raises:
-            ValueError: a first join without `new_id`. Nothing has changed.
+            ValueError: A first join came without `new_id`. Nothing has changed.
         """
         if isinstance(request, JoinGroup) and not (request.member_id or new_id):
             raise ValueError(
@@ -197,7 +201,8 @@ class Coordinator:
                 assert_never(request)
 
     def tick(self, now_ms: int) -> list[GroupResponse]:
-        """Ends sessions and rounds whose time is over. `handle` does it too."""
+        """End sessions and rounds whose time is over; return the responses. `handle` does this
+        too."""
         responses: list[GroupResponse] = []
         for group in self._groups.values():
             responses += self._tick_group(now_ms, group)
@@ -205,23 +210,24 @@ class Coordinator:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to call `tick`; None: nothing is waited for."""
+        """When to call `tick`; None if nothing is waited for."""
         return min(
             (at for group in self._groups.values() for at in _deadlines(group)), default=None
         )
 
     def generation(self, group: str) -> int:
-        """0 for a group never heard of."""
+        """Return the generation of a group; 0 for an unknown group."""
         found = self._groups.get(group)
         return found.generation if found else 0
 
     def members(self, group: str) -> tuple[str, ...]:
-        """Member ids, the longest-standing first."""
+        """Return the member ids of a group, the longest-standing first."""
         found = self._groups.get(group)
         return tuple(found.members) if found else ()
 
     def leader(self, group: str) -> str:
-        """Member id of the leader of the last generation, if it still is a member, else empty."""
+        """Return the member id of the last generation's leader; empty if it is no longer a
+        member."""
         found = self._groups.get(group)
         return found.leader if found and found.leader in found.members else ""
 
@@ -230,14 +236,16 @@ class Coordinator:
         return found.state if found else GroupState.EMPTY
 
     def is_member(self, group: str, member_id: str) -> bool:
-        """Guards the initialisation of producers: who was removed is shut out. As of the last
-        `handle` or `tick`."""
+        """Return whether `member_id` is a member, as of the last `handle` or `tick`. A producer may
+        be initialised only for a member; the producers of removed members are fenced."""
         return member_id in self.members(group)
 
     def check(self, group: str, member_id: str, generation: int) -> GroupError | None:
-        """Guards offset commits: None when `member_id` may act in the name of `generation`.
+        """Return None if `member_id` may commit offsets in the name of `generation`, else the
+        error.
 
-        It still may while the next round is in preparation. As of the last `handle` or `tick`.
+        It may also do so while the next round is in preparation. The answer is as of the last
+        `handle` or `tick`.
         """
         found = self._groups.get(group)
         if found is None or member_id not in found.members:
@@ -249,22 +257,22 @@ class Coordinator:
         return None
 
     def remove_members(self) -> None:
-        """Empty every group, keeping its generation: after a restart of the clock no deadline
-        means anything."""
+        """Remove all members of every group and keep the generations: after a restart of the clock
+        no deadline is valid."""
         for group in self._groups.values():
             group.members.clear()
             group.promised.clear()
             group.state = GroupState.EMPTY
 
     def to_plain(self) -> dict[str, Any]:
-        """All state as what JSON can carry."""
+        """Return all state as plain values that JSON can carry."""
         return {name: wire.plain(group) for name, group in self._groups.items()}
 
     @classmethod
     def from_plain(
         cls, plain: Mapping[str, Any], settings: CoordinatorSettings = DEFAULTS
     ) -> "Coordinator":
-        """Raises `WireError` if `plain` is not what `to_plain` gave."""
+        """Make a coordinator from `plain`. Raises `WireError` if `to_plain` did not make it."""
         made = cls(settings)
         made._groups = {name: wire.from_plain(_Group, raw) for name, raw in plain.items()}
         return made
@@ -286,7 +294,8 @@ class Coordinator:
         if member is not None and 0 < request.sequence <= member.sequence:
             return self._on_repeated_join(now_ms, group, member, request.sequence)
         group.promised.pop(request.member_id, None)
-        # Assigning to a key that is there keeps its place: who stays keeps its standing.
+        # Assigning to an existing key keeps its place in the dict, so a member that stays keeps its
+        # seniority.
         group.members[request.member_id] = _Member(
             member_id=request.member_id,
             protocols=request.protocols,
@@ -304,16 +313,16 @@ class Coordinator:
     def _on_repeated_join(
         self, now_ms: int, group: _Group, member: _Member, sequence: int
     ) -> list[GroupResponse]:
-        """The answer was lost, or is still to come, or the request was slow.
+        """Handle a repeated join: the answer was lost or is still to come, or the request was slow.
 
-        A slow one, older than the last join or answered already, says what the member held then.
-        To count it would give away what the member holds by now.
+        A slow request, older than the last join or already answered, reports what the member held
+        back then. If it counted, work that the member holds by now would be assigned to others.
         """
         if sequence < member.sequence or member.confirmed:
             return []
         member.deadline_ms = now_ms + member.session_timeout_ms
         if group.state is GroupState.PREPARING:
-            # A round may have ended meanwhile, and its answer to this member may have been lost.
+            # A round may have ended since, and its answer to this member may have been lost.
             member.joining = True
             return self._complete_if_due(now_ms, group)
         return [group.joined(member)]
@@ -338,7 +347,7 @@ class Coordinator:
     def _on_heartbeat(self, now_ms: int, group: _Group, request: Heartbeat) -> list[GroupResponse]:
         member = group.members.get(request.member_id)
         if member is not None:
-            # Also one that missed the end of a round is alive; the error tells it to join.
+            # A member that missed the end of a round is alive too; the error tells it to join.
             member.deadline_ms = now_ms + member.session_timeout_ms
             member.confirmed = member.confirmed or request.generation == group.generation
         return [
@@ -352,7 +361,7 @@ class Coordinator:
         ]
 
     def _on_leave(self, now_ms: int, group: _Group, request: LeaveGroup) -> list[GroupResponse]:
-        """Not answered: who left no longer listens."""
+        """Remove a member. There is no answer, since a member that left no longer listens."""
         group.promised.pop(request.member_id, None)
         return self._remove(now_ms, group, [request.member_id])
 
@@ -381,7 +390,8 @@ class Coordinator:
         return self._prepare(now_ms, group, joined="")
 
     def _prepare(self, now_ms: int, group: _Group, joined: str) -> list[GroupResponse]:
-        """Begin a round, of which `joined` is a part already; everybody else must join again."""
+        """Begin a round that already has the join of `joined`; all other members must join
+        again."""
         was_empty = group.state is GroupState.EMPTY
         responses: list[GroupResponse] = [
             group.synced(member, GroupError.REBALANCE_IN_PROGRESS)
@@ -425,7 +435,8 @@ class Coordinator:
 
 
 def _is_consistent(group: _Group, request: JoinGroup) -> bool:
-    """Whether the joiner speaks this group's kind of protocol and one that all others speak."""
+    """Return whether the request has the group's protocol type and offers a protocol that all other
+    members offer."""
     offered = {name for name, _ in request.protocols}
     others = any(member_id != request.member_id for member_id in group.members)
     if not others:
@@ -436,7 +447,7 @@ def _is_consistent(group: _Group, request: JoinGroup) -> bool:
 
 
 def _error(group: _Group, member: _Member | None, generation: int) -> GroupError | None:
-    """What a sync or heartbeat in the name of `generation` is refused for."""
+    """Return why a sync or heartbeat in the name of `generation` is refused; None if it is not."""
     if member is None:
         return GroupError.UNKNOWN_MEMBER_ID
     if generation != group.generation:

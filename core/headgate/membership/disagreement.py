@@ -1,11 +1,12 @@
-"""Members of one group that read different config topics.
+"""Detection of members of one group that read different config topics.
 
-Whoever reads its config topic to the end, after it heard an offset, has what every reader of that
-topic has. If that is less than the offset, round after round, there are two topics: two clusters
-share one group id, or the topic was made anew while workers ran. Connect goes round in silence.
+A worker that hears an offset and then reads its config topic to the end has all that any reader of
+that topic has. If round after round it has less than that offset, there are two topics: two
+clusters share one group id, or the topic was created anew while workers ran. Connect rebalances in
+a loop and logs nothing about it.
 
-Members of ours say which topic they read: where all are ours it is known in the first round, of
-topics of one length, too.
+Headgate workers report which topic they read. If all members are Headgate workers, a difference is
+known in the first round, even if the topics have the same length.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,8 @@ from headgate.membership.last_round import LastRound
 from headgate.membership.leading import Led
 
 ROUNDS: Final = 3
-"""As many in a row are no chance: a member that is only slow has caught up by then."""
+"""Number of rounds in a row that are no coincidence: a member that is only slow has caught up by
+then."""
 
 _ADVICE: Final = (
     "members of one group must read one config topic. Compare config.storage.topic and"
@@ -26,26 +28,28 @@ _ADVICE: Final = (
 
 
 class Disagreement:
-    """What one member sees of it."""
+    """Evidence that one member has of two config topics in its group."""
 
     def __init__(self) -> None:
         self._rounds = 0
         self._words = ""
         self.elsewhere = False
-        """The group is that of another topic than this member's."""
+        """Whether the group belongs to another config topic than this member's."""
         self._strangers: Mapping[str, str] = {}
-        """As leader, by url: which topic members of the last round read."""
+        """As leader: the config topic of members that read another one in the last round, by
+        url."""
         self._own = ""
         self._told: dict[str, int] = {}
         """As leader: the offset that each member was told last, by url."""
         self._deaf: dict[str, int] = {}
-        """As leader: how often in a row a member came with less than it had been told, by url."""
+        """As leader: the number of successive joins in which a member had read less than it had
+        been told, by url."""
         self._here: frozenset[str] = frozenset()
-        """Urls of the last round that this member led."""
+        """Urls of the members in the last round that this member led."""
 
     def led(self, led: Led, config_topic: str) -> None:
-        """This member computed a round. A member that cannot reach the offset leaves and comes
-        again, so it need not be in every round."""
+        """Note a round that this member computed. A member that cannot reach the offset leaves and
+        joins again, so it need not be in every round."""
         for url, read in led.read.items():
             short = read < min(self._told.get(url, read), led.offset)
             self._deaf[url] = self._deaf.get(url, 0) + 1 if short else 0
@@ -59,8 +63,8 @@ class Disagreement:
         self._strangers = {}
 
     def another_topic(self, told: Assignment, config_topic: str, *, leads: bool) -> None:
-        """The group is that of another topic than this member's, which is `config_topic`; its
-        leader `told` so, which may be this member."""
+        """Note that the group belongs to another config topic than `config_topic`, which this
+        member reads. The leader said so in `told`; `leads` says that the leader is this member."""
         self.elsewhere = True
         self._rounds = ROUNDS
         who = "the workers of this group read" if leads else f"the leader {told.leader_url} reads"
@@ -69,7 +73,7 @@ class Disagreement:
         )
 
     def same_topic(self) -> None:
-        """The group is that of this member's topic, as far as anybody said."""
+        """Note that the group belongs to this member's config topic, as far as any member said."""
         if self.elsewhere:
             self.over()
 
@@ -78,7 +82,8 @@ class Disagreement:
         self.elsewhere = False
 
     def goes_on(self, last: LastRound, read: int) -> None:
-        """The round `last` came to nothing; this member has read up to `read`."""
+        """Note that the round `last` ended in a config mismatch; this member has read up to
+        `read`."""
         self._rounds += 1
         self.elsewhere = False
         if read >= last.offset:
@@ -100,7 +105,8 @@ class Disagreement:
 
     @property
     def words(self) -> str:
-        """For users; empty as long as there is nothing to be said, or who it is about is away."""
+        """Explanation for users; empty if there is nothing to report, or the members concerned have
+        left."""
         if self._rounds >= ROUNDS:
             return self._words
         if self._strangers:

@@ -1,4 +1,4 @@
-"""What the next rounds would do: the policy asked about work that is not configured yet."""
+"""Preview of the next rounds: the policy's answer for work that is not configured yet."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +10,14 @@ from headgate.assignment.model import RoundInput, Work
 from headgate.membership.leading import Led, Works, changed
 
 ROUNDS_MAX: Final = 6
-"""Rounds until a policy has come to rest: it revokes in one and assigns in the next."""
+"""Number of rounds within which a policy settles; it revokes in one round and assigns in the
+next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Work that another member would have, by their urls; empty: nobody."""
+    """One unit of work that would move from one member to another, named by their urls; an empty
+    url means no member."""
 
     work: Work
     source: str
@@ -23,14 +25,14 @@ class Move:
 
 
 def foresee(led: Led, stages: Sequence[Mapping[str, int]], *, eager: bool) -> tuple[Move, ...]:
-    """Where work would move if no member came or went. In order of the work.
+    """Return where work would move if no member joined or left, in the order of the work.
 
     Args:
-        led: the last round, which was not refused.
-        stages: what would be configured, one after the other: connectors, and how many tasks each
-            has. A new one is assigned before it has tasks, so that there are two.
+        led: The last round; it must not have been refused.
+        stages: Configured connectors and their task counts, one stage after the other. A new
+            connector has two stages, since it is assigned before it has tasks.
 
-    Cost: some rounds of the policy.
+    Cost: several rounds of the policy.
     """
     assert led.round_input is not None, "the round was refused"
     policy, memory, last = POLICIES[led.policy], led.memory, led.round_input
@@ -62,7 +64,8 @@ def foresee(led: Led, stages: Sequence[Mapping[str, int]], *, eager: bool) -> tu
 
 
 def works_after(led: Led, member_id: str, *, eager: bool) -> Works:
-    """What a member has after the last round. One that was refused has changed nothing."""
+    """Return the work that a member has after the last round. A member that was refused has kept
+    its work."""
     connectors, tasks = led.held.get(member_id, ((), ()))
     change = led.changes.get(member_id)
     if change is None:
@@ -75,9 +78,8 @@ def works_after(led: Led, member_id: str, *, eager: bool) -> Works:
 def _next_round(
     last: RoundInput, held: Mapping[str, Works], connectors: Mapping[str, int], number: int
 ) -> RoundInput:
-    """Far enough after the one before that no delay is under way. What members have told of one
-    does not matter: the policy remembers its own.
-    """
+    """Return the input of the next round, late enough that no delay is running. Delays that members
+    reported do not matter, since the policy remembers its own."""
     members = [
         replace(
             each,

@@ -1,4 +1,4 @@
-"""What a member says when it joins: the same in every protocol that it offers."""
+"""The join request of a member, with the same content in every protocol that it offers."""
 
 from dataclasses import dataclass, replace
 
@@ -11,14 +11,14 @@ from headgate.membership.protocols import offset_read
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """What a member brings along."""
+    """State that a member reports when it joins."""
 
     member_id: str
     connectors: tuple[str, ...]
-    """What it holds, is still stopping, or was assigned."""
+    """Connectors that the member holds, is still stopping, or was assigned."""
     tasks: tuple[TaskId, ...]
     last: Assignment | None
-    """None: it never had one, or gave it up."""
+    """Last assignment; None if the member never had one or gave it up."""
     delay_left_ms: int
     generation: int
     """`Metadata.generation`."""
@@ -27,7 +27,8 @@ class Joining:
 def join_request(
     settings: MemberSettings, joining: Joining, view: WorkView, sequence: int
 ) -> JoinGroup:
-    """The request, with the metadata once per offered protocol: offsets are counted differently."""
+    """Return the join request. It holds the metadata once per offered protocol, because protocols
+    count offsets differently."""
     metadata = Metadata(
         url=settings.url,
         config_offset=view.assignment_offset,

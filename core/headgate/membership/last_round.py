@@ -1,4 +1,4 @@
-"""What a member knows from the last round it completed."""
+"""State that a member keeps from the last round that it completed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,41 +12,45 @@ from headgate.membership.member_messages import Assigned, WorkView
 from headgate.membership.protocols import RULES, offset_read
 
 _LASTING: Final = frozenset({"connect"})
-"""Policies that go by what they remember although others have led since, or the membership was
-given up: Apache's assignor lives as long as its worker, and sees by the generation whether it knows
-the last round. (So it goes on with its backoff, say.)"""
+"""Policies whose memory stays valid although others have led since, or the membership was given up.
+Apache's assignor lives as long as its worker, and sees by the generation whether it knows the last
+round. (Therefore it continues its backoff, for example.)"""
 LEFTOVER_MS: Final = 1_000
-"""After a round that left over what is not configured: a moment for what else is going on."""
+"""Time to wait before joining again after a round that left unconfigured work with members; other
+changes may come meanwhile."""
 
 
 class LastRound:
-    """Blank before any round, and after the membership was given up, but for what outlives it."""
+    """The last completed round. Empty before any round, and after the membership was given up
+    except for what outlives it."""
 
     def __init__(self) -> None:
         self.generation = -1
         self.completed = -1
-        """Generation of the last sync that succeeded; outlives the membership."""
+        """Generation of the last successful sync; outlives the membership."""
         self.protocol = ""
-        """Outlives the membership: the next round will probably be of the same."""
+        """Protocol of the round. It outlives the membership, since the next round will probably use
+        it too."""
         self.assignment: Assignment | None = None
         self.connectors: tuple[str, ...] = ()
-        """Assigned, and not to be released."""
+        """Connectors that are assigned and need not be released."""
         self.tasks: tuple[TaskId, ...] = ()
         self.planned_ms: int | None = None
-        """When to join again because the delay is over."""
+        """When to join again because the scheduled rebalance delay ends; None if no delay runs."""
         self._again_ms: int | None = None
-        """When to join again because of what this member's round has left over."""
+        """When to join again because this member's round left unconfigured work with members."""
         self._led: Led | None = None
-        """The round this member computed last; not to be used before its sync succeeded."""
+        """The last round that this member computed; not valid before its sync succeeded."""
         self._memories: dict[str, object | None] = {}
-        """What policies remember, by their names."""
+        """Memories of the policies, by policy name."""
 
     # -- what happened --
 
     def take(
         self, now_ms: int, generation: int, protocol: str, assignment: Assignment, reported: Works
     ) -> None:
-        """A sync succeeded. `reported`: what the join before it said was held."""
+        """Store the result of a successful sync. `reported` is the work that the join before it
+        reported as held."""
         self.generation = self.completed = generation
         self.protocol = protocol
         self.assignment = assignment
@@ -61,13 +65,14 @@ class LastRound:
         self._again_ms = now_ms + LEFTOVER_MS if leftover else None
 
     def led(self, policy: str, led: Led) -> None:
-        """This member computed a round. Should its sync fail, its generation tells the policy."""
+        """Store a round that this member computed. If its sync fails, the policy sees that by the
+        generation."""
         self._forget()
         self._led = led
         self._memories[policy] = led.memory
 
     def another_leads(self) -> None:
-        """What was remembered of the own rounds is out of date."""
+        """Drop the memory of this member's own rounds, which is out of date."""
         self._forget()
 
     def _forget(self) -> None:
@@ -86,7 +91,7 @@ class LastRound:
         self.another_leads()
 
     def assigned(self, *, leads: bool) -> Assigned:
-        """What the worker is told of it. There was one."""
+        """Return what the worker is told about the round; there must have been one."""
         assert self.assignment is not None
         return Assigned(
             generation=self.generation,
@@ -102,8 +107,8 @@ class LastRound:
         )
 
     def _grpc(self, *, leads: bool) -> Mapping[str, str]:
-        """`Metadata.grpc` by url, as far as this member has to do with others: a leader calls all,
-        others their leader."""
+        """Return `Metadata.grpc` by url for the workers that this member calls: a leader calls all
+        members, the others call their leader."""
         if leads and self._led is not None and self._counts(self._led):
             return self._led.grpc
         address = self.assignment.leader_grpc if self.assignment else ""
@@ -113,7 +118,7 @@ class LastRound:
 
     @property
     def next_join_ms(self) -> int | None:
-        """When to join again of its own accord."""
+        """When to join again without being asked; None if never."""
         planned = (self.planned_ms, self._again_ms)
         return min((ms for ms in planned if ms is not None), default=None)
 
@@ -136,7 +141,7 @@ class LastRound:
 
     @property
     def offset(self) -> int:
-        """Config offset that the round was computed for; -1 without one."""
+        """Config offset that the round was computed for; -1 without a round."""
         return self.assignment.config_offset if self.assignment else -1
 
     @property
@@ -145,20 +150,20 @@ class LastRound:
         return f"{kind} offset {self.offset}"
 
     def offset_read(self, view: WorkView) -> int:
-        """How far this worker has read, to be compared with `offset`."""
+        """Return how far this worker has read, to be compared with `offset`."""
         return offset_read(self.protocol, view)
 
     def held(self, view: WorkView) -> Works:
-        """What was assigned and not started yet is held as well; what is still stopping comes
-        last."""
+        """Return the work that is held. Work that is assigned but not started yet counts as held;
+        work that is still stopping comes last."""
         return (
             tuple(dict.fromkeys((*self.connectors, *view.held_connectors))),
             tuple(dict.fromkeys((*self.tasks, *view.held_tasks))),
         )
 
     def to_release(self, view: WorkView) -> Works:
-        """What the assignment takes away: by name, or, where it names all there is, by leaving
-        it out."""
+        """Return the work that must be released: what a cooperative assignment revokes by name, or
+        what an eager one leaves out."""
         if self.assignment is None:
             return (), ()
         if not self.eager:
@@ -171,7 +176,7 @@ class LastRound:
         )
 
     def pending(self, *, leads: bool) -> tuple[str, ...]:
-        """What is not settled yet, or cannot be, in words."""
+        """Return what is not settled yet, or cannot be, as texts."""
         delay_ms = self.assignment.delay_ms if self.assignment else 0
         delayed = (f"lost work waits for its worker, {delay_ms} ms at most",) if delay_ms else ()
         unreadable: Mapping[str, str] = self.unreadable() if leads else {}
@@ -184,7 +189,7 @@ class LastRound:
         return 0 if self.planned_ms is None else max(0, self.planned_ms - now_ms)
 
     def memory(self, policy: str) -> object | None:
-        """What `policy` is to be told: the others' mean nothing to it."""
+        """Return the memory of `policy`. It means nothing to other policies."""
         return self._memories.get(policy)
 
     # -- as the leader of `generation` --
@@ -193,14 +198,15 @@ class LastRound:
         return self._led.owner_url(work) if self._led and self._counts(self._led) else None
 
     def foresee(self, stages: Sequence[Mapping[str, int]]) -> tuple[Move, ...] | None:
-        """Where work would move through the stages of what is configured; None: it is not known."""
+        """Return where work would move in each stage (see `foresee`); None if it is not known."""
         led = self._led
         if led is None or led.round_input is None or not self._counts(led):
             return None
         return foresee(led, stages, eager=self.eager)
 
     def given(self) -> Mapping[str, Works] | None:
-        """What each member that can be read has after the round, by url; None: it is not known."""
+        """Return the work that each member has after the round, by url; None if it is not known.
+        Members whose metadata cannot be read are left out."""
         led = self._led
         if led is None or not self._counts(led):
             return None

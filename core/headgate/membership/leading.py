@@ -1,4 +1,4 @@
-"""What the leader of a generation does: everybody's metadata in, everybody's assignment out."""
+"""The leader's part of a round: all members' metadata in, all members' assignments out."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,60 +18,61 @@ from headgate.wire import WireError
 W = TypeVar("W", str, TaskId)
 
 Works: TypeAlias = tuple[tuple[str, ...], tuple[TaskId, ...]]
-"""Connectors and tasks."""
+"""Connectors, and tasks."""
 
 _NO_CHANGE: Final = MemberAssignment()
 
 
 @dataclass(frozen=True)
 class Led:
-    """One round as its leader computed it. It counts when the leader's sync succeeded."""
+    """One round as its leader computed it. It is valid once the leader's sync succeeded."""
 
     generation: int
     assignments: Mapping[str, bytes]
     urls: Mapping[str, str]
     """Urls by member id."""
     held: Mapping[str, Works]
-    """What each member reported."""
+    """Work that each member reported, by member id."""
     memory: object | None
-    """The policy's, for the next round."""
+    """Memory of the policy for the next round."""
     unreadable: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
-    """Members whose metadata cannot be read, and why. They are given nothing, and what they may
-    hold counts as held by nobody."""
+    """Members whose metadata cannot be read, and why. They are assigned nothing, and their work
+    counts as held by no member."""
 
     changes: Mapping[str, MemberAssignment] = field(
         default_factory=lambda: dict[str, MemberAssignment]()
     )
-    """What the policy gave to each member and took from it; empty if the round was refused."""
+    """Assigned and revoked work by member id; empty if the round was refused."""
     configured: Mapping[str, int] | None = None
-    """Connectors and how many tasks each has; None if the round was refused."""
+    """Configured connectors and the number of tasks of each; None if the round was refused."""
     furthest_url: str = ""
     """Url of a member that has read further than this leader; empty if none has."""
     offset: int = -1
-    """Config offset that is announced, as members of the round's protocol count it."""
+    """Config offset in the assignments, in the offset that members of the round's protocol
+    compare."""
     read: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
     """Config offsets that members had read when they joined, by url."""
     grpc: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
-    """`Metadata.grpc` of members that have one, by url."""
+    """`Metadata.grpc` by url, of members that have one."""
     policy: str = ""
-    """Name of the policy that computed it."""
+    """Name of the policy that computed the round."""
     round_input: RoundInput | None = None
-    """What the policy was given; None if the round was refused."""
+    """Input of the policy; None if the round was refused."""
     strangers: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
-    """Members that read another config topic, and which one, by url. They are told so and given
-    nothing; what they hold is no work of this group."""
+    """Config topics of members that read another one, by url. These members are told so and
+    assigned nothing, and work that they hold is no work of this group."""
 
     def owner_url(self, work: Work) -> str | None:
-        """Url of the member that has `work`. Cost: O(T) for the first question."""
+        """Return the url of the member that has `work`, or None. Cost: O(T) for the first call."""
         owner = self._owners.get(work)
         return None if owner is None else self.urls[owner]
 
     @cached_property
     def releasing(self) -> frozenset[str]:
-        """Connectors of which members reported tasks that are no longer configured: something of
-        them may still be alive, until a round in which nobody reports them.
+        """Connectors of which members reported tasks that are no longer configured. Such a task may
+        still be alive until a round in which no member reports it.
 
-        Cost: O(T) for the first question.
+        Cost: O(T) for the first access.
         """
         counts = self.configured
         if counts is None:
@@ -87,8 +88,8 @@ class Led:
 
     @property
     def leftover(self) -> bool:
-        """Whether members keep something that is not configured. Connect's policy forgets to revoke
-        it, if its memory is not of the round before; it does so in the next one.
+        """Whether members keep work that is not configured. Connect's policy does not revoke such
+        work if its memory is not of the previous round; it revokes it in the next one.
 
         Cost: O(T).
         """
@@ -121,16 +122,16 @@ class Led:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """What the member that leads brings with it into a round."""
+    """State that the leading member brings into a round."""
 
     url: str
     delay_left_ms: int
     last_completed_generation: int
     delay_ms_max: int
     memory: object | None
-    """What the round's policy is to be told of its last round."""
+    """Memory of the round's policy from its last round."""
     policy: str
-    """For protocols that leave the choice."""
+    """Policy for protocols that leave the choice."""
     config_topic: str = ""
     """`MemberSettings.config_topic`."""
     grpc: str = ""
@@ -140,15 +141,15 @@ class Leader:
 def lead(now_ms: int, joined: JoinedGroup, leader: Leader, view: WorkView) -> Led:
     """Compute the round of `joined`, the leader's answer, by the policy of its protocol.
 
-    `view` is read once: the offset that is announced is that of the snapshot computed with. It may
-    be newer than what the leader reported when it joined. (Java announces the highest that was
-    reported, though it computes with its newest snapshot.) If it is still older than what another
-    member has read, nobody is given or loses anything (`CONFIG_MISMATCH`), and the policy does not
-    run; its memory stays, for a generation that is no longer the last.
+    `view` is read once: the announced offset is that of the snapshot that the round is computed
+    with. It may be newer than the offset that the leader reported when it joined. (Java announces
+    the highest reported offset, though it computes with its newest snapshot.) If another member has
+    read further still, the round is refused (`CONFIG_MISMATCH`): no work is assigned or revoked,
+    and the policy does not run. Its memory stays, for a generation that is no longer the last.
 
-    A member whose metadata cannot be read is left out: it would stop the others for ever. So is one
-    that reads another config topic than the group's: it is told so, and nothing it said counts. If
-    it is the leader itself that does, it gives nobody anything, and leaves.
+    A member whose metadata cannot be read is left out, since it would block the others for ever. A
+    member that reads another config topic than the group's is left out too: it is told so, and its
+    report is ignored. If that member is the leader itself, it assigns nothing and leaves.
     """
     metadata, unreadable = _read(joined.members, CODECS[joined.protocol])
     topic = _topic_of_group(metadata.values(), leader.config_topic)
@@ -170,9 +171,11 @@ def lead(now_ms: int, joined: JoinedGroup, leader: Leader, view: WorkView) -> Le
 
 
 def _topic_of_group(members: Iterable[Metadata], own: str) -> str:
-    """The config topic whose readers have the group: who completed a round last; if that is nobody,
-    or says nothing else, those of the leader, which reads `own`. Brokers choose any member for a
-    leader that went, perhaps one that came by mistake a moment ago.
+    """Return the config topic that the group belongs to: that of the members that completed a round
+    last. If no member has, or the topics are level, it is that of the leader, which reads `own`.
+
+    Brokers may choose any member in place of a leader that left, even one that joined by mistake a
+    moment ago; therefore the leader's own topic does not decide.
     """
     if not own:
         return own
@@ -190,7 +193,7 @@ def _gives_way(
     unreadable: Mapping[str, str],
     topic: str,
 ) -> Led:
-    """The round in which readers of `topic` keep what they have, until one of them leads."""
+    """Return a round in which readers of `topic` keep their work, until one of them leads."""
     return Led(
         generation=joined.generation,
         assignments=_told_topic(joined, leader, metadata, topic),
@@ -256,7 +259,8 @@ def _refused(
     unreadable: Mapping[str, str],
     offset: int,
 ) -> Led:
-    """The round in which everybody keeps what it has, for somebody has read up to `offset`."""
+    """Return a refused round, in which all members keep their work: some member has read up to
+    `offset`, further than the leader."""
     failed = Assignment(
         AssignmentError.CONFIG_MISMATCH, joined.leader, leader.url, config_offset=offset
     )
@@ -311,8 +315,8 @@ def _read(
 def changed(
     connectors: tuple[str, ...], tasks: tuple[TaskId, ...], change: MemberAssignment
 ) -> Works:
-    """What a member that reported `connectors` and `tasks` has after `change`: new work first, as
-    Connect orders it."""
+    """Return the work of a member that reported `connectors` and `tasks`, after `change`. New work
+    comes first, as in Connect."""
     return (
         _after(connectors, change.assigned_connectors, change.revoked_connectors),
         _after(tasks, change.assigned_tasks, change.revoked_tasks),
@@ -345,7 +349,8 @@ def _round_input(
         )
         for member_id, data in metadata.items()
     }
-    # Of its own delay the leader knows what is left now; the others said what was when they joined.
+    # The leader knows how much of its own delay is left now; the other members reported what was
+    # left when they joined.
     members[joined.leader] = replace(members[joined.leader], delay_left_ms=leader.delay_left_ms)
     return RoundInput(
         members=tuple(members.values()),

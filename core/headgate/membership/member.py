@@ -2,34 +2,34 @@
 incremental cooperative part of `WorkerCoordinator` and `DistributedHerder`.
 
     OUTSIDE ----Start----> JOINING --JoinedGroup--> SYNCING --SyncedGroup--> one of
-        RELEASING     something was revoked: it is stopped, then the member joins again
+        RELEASING     work was revoked: it is stopped, then the member joins again
         CATCHING_UP   the leader had read more of the config topic
         PAUSING       the leader had read less than another member (config mismatch), or sent
                       nothing that can be read
         STEADY        work may start
-    STEADY and those three go to JOINING; whatever casts doubt on the membership leads to STOPPING,
-    and from there to JOINING, PAUSING or OUTSIDE.
+    STEADY and those three go to JOINING; any doubt about the membership leads to STOPPING, and
+    from there to JOINING, PAUSING or OUTSIDE.
 
-Three rules carry the safety of the whole:
+The safety of the whole rests on three rules:
 
-- *Release means stopped.* A join reports as held all that runs or is still stopping, and after a
-  revocation or a loss of the membership the member joins when its work is stopped. Both waits end
-  with the rebalance timeout at the latest.
-- *Doubt stops everything.* If the coordinator is out of reach, does not know this member, or has
-  not been heard for the session timeout by this worker's own clock, everything is stopped. The
-  clock is looked at before any input is: a worker that was frozen finds out first.
-- *Nothing starts on old knowledge.* After a sync the offset that the leader computed for is
-  compared with the own one; only then, and only if they are equal, work starts.
+- *Released means stopped.* A join reports as held all work that runs or is still stopping. After a
+revocation or a loss of the membership, the member joins once its work is stopped. Both waits end
+with the rebalance timeout at the latest.
+- *Doubt stops everything.* The member stops all work if the coordinator is out of reach, does not
+know it, or has not answered for the session timeout by this worker's clock. The clock is checked
+before any input, so a worker that was frozen notices first.
+- *Nothing starts on old knowledge.* After a sync, work starts only if this worker's offset equals
+the offset that the leader computed for.
 
-The protocol is that of the round: a member offers several, and each round may end in another.
-In Java's oldest, `default`, assignments name all that is a member's own, and everybody stops all
-of it before joining (`RELEASING`, then `JOINING`). No member can know that the coming round will
-be the first of that kind; so what such a round leaves out is stopped before anything is started
+The protocol is that of the round: a member offers several, and each round may choose another. In
+Java's oldest, `default`, an assignment names all work of a member, and every member stops all its
+work before it joins (`RELEASING`, then `JOINING`). No member can know beforehand that a round will
+be the first of that kind. So work that such a round leaves out is stopped before any work starts
 (`RELEASING`, then as after any sync). Java leaves it running.
 
-Differs from Java: it goes on sending heartbeats while it joins, to know that it still is a member;
-requests are repeated until answered; before joining under a new member id it stops its work rather
-than report what others may have been given by now, which would cost both theirs.
+Differs from Java: a member goes on sending heartbeats while it joins, to know that it still is a
+member; it repeats requests until they are answered. Before it joins under a new member id, it stops
+its work and does not report it: others may have been assigned it, and both would lose it.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ from headgate.membership.session import Session
 from headgate.wire import WireError
 
 _OF_A_MEMBER: Final = (None, GroupError.REBALANCE_IN_PROGRESS, GroupError.ILLEGAL_GENERATION)
-"""What only a member is told."""
+"""Errors of a heartbeat that show that the sender still is a member."""
 
 _AFTER_A_SYNC: Final = (
     mm.MemberState.SYNCING,
@@ -68,7 +68,7 @@ _AFTER_A_SYNC: Final = (
     mm.MemberState.PAUSING,
     mm.MemberState.STEADY,
 )
-"""States in which a round has ended, so that the next may find work running."""
+"""States after the end of a round, in which the next round may find work running."""
 
 _Handler: TypeAlias = Callable[..., list[mm.MemberOutput]]
 
@@ -78,7 +78,7 @@ def _everywhere(kind: type[Any]) -> list[tuple[mm.MemberState, type[Any]]]:
 
 
 class Member:
-    """One worker's membership. Deterministic: everything it knows came in through `handle`."""
+    """One worker's membership. Deterministic: all its knowledge comes through `handle`."""
 
     def __init__(self, settings: mm.MemberSettings) -> None:
         self._settings = settings
@@ -86,12 +86,12 @@ class Member:
         self._reason = ""
         """Why it joins, pauses or stops everything."""
         self._then = mm.MemberState.JOINING
-        """STOPPING, RELEASING: what follows."""
+        """STOPPING, RELEASING: the state that follows."""
         self._until_ms = 0
-        """RELEASING, STOPPING, PAUSING: when it goes on in any case."""
+        """RELEASING, STOPPING, PAUSING: when the member continues in any case."""
         self._member_id = ""
         self._sequence = 0
-        """Sequence number of the last join; it never falls, so a late answer is known as such."""
+        """Sequence number of the last join. It never falls, so a late answer is recognised."""
         self._joined_generation = -1
         """Generation of the last `JoinedGroup`; heartbeats carry it."""
         self._joined_protocol = ""
@@ -100,9 +100,9 @@ class Member:
         self._request: JoinGroup | SyncGroup | None = None
         self._first_sent_ms = 0
         self._sent_ms = 0
-        """When `_request` was sent: first and last time."""
+        """When `_request` was sent for the first and for the last time."""
         self._reported: Works = ((), ())
-        """What the last join said was held, in protocols that can say it."""
+        """Work that the last join reported as held, in protocols that can report it."""
         self._last = LastRound()
         self._rebalances = 0
         self.disagreement = Disagreement()
@@ -110,14 +110,14 @@ class Member:
     def handle(
         self, now_ms: int, input: mm.MemberInput, view: mm.WorkView
     ) -> list[mm.MemberOutput]:
-        """What to do about `input`, to be carried out in order.
+        """Return what to do about `input`, to be carried out in order.
 
         Args:
-            now_ms: monotonic, never less than in the call before.
-            input: one of `MemberInput`; `Tick` no later than `next_deadline_ms`.
-            view: what the herder knows now.
+            now_ms: Monotonic, never less than in the previous call.
+            input: One of `MemberInput`; `Tick` no later than `next_deadline_ms`.
+            view: What the herder knows now.
 
-        Raises IllegalTransitionError for `Start` while it is in the group.
+        Raises IllegalTransitionError for `Start` while the member is in the group.
         """
         outputs = self._check_session(now_ms)
         handler = self.TRANSITIONS.get((self._state, type(input)))
@@ -135,7 +135,7 @@ class Member:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to give `Tick` at the latest; None: not needed."""
+        """Latest time for the next `Tick`; None if none is needed."""
         deadlines: list[int] = []
         if self._beats():
             deadlines.append(self._session.heartbeat_ms)
@@ -154,7 +154,7 @@ class Member:
 
     @property
     def generation(self) -> int:
-        """Generation of the last successful sync; -1 before any, or once the membership was given
+        """Generation of the last successful sync; -1 before any, or after the membership was given
         up."""
         return self._last.generation
 
@@ -165,12 +165,12 @@ class Member:
 
     @property
     def member_id(self) -> str:
-        """Empty until the coordinator gave one, and after it disowned it."""
+        """Member id; empty until the coordinator gave one, and after it disowned the member."""
         return self._member_id
 
     @property
     def leader(self) -> str:
-        """Member id of the leader of `generation`; empty while there is none."""
+        """Member id of the leader of `generation`; empty if there is none."""
         return self._last.leader
 
     @property
@@ -192,12 +192,12 @@ class Member:
 
     @property
     def rebalances(self) -> int:
-        """Rounds completed since construction."""
+        """Number of rounds completed since construction."""
         return self._rebalances
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """What is under way, in words; empty when settled. A running delay is pending, too."""
+        """Texts for what is under way; empty when settled. A running delay counts as pending."""
         match self._state:
             case mm.MemberState.OUTSIDE:
                 return (f"outside group {self._settings.group}",)
@@ -219,16 +219,16 @@ class Member:
                 return self._last.pending(leads=self.is_leader)
 
     def releasing(self, connector: str) -> bool:
-        """Whether tasks of it that are no longer configured may still be alive somewhere. Leader
-        only, else True: nobody else knows."""
+        """Return whether tasks of `connector` that are no longer configured may still be alive.
+        True if this member is not the leader, since only the leader knows."""
         return not self.is_leader or self._last.releasing(connector)
 
     def owner_url(self, work: Work) -> str | None:
-        """Leader only: url of the member that owns `work` in this generation."""
+        """Return the url of the member that owns `work`; None if this member is not the leader."""
         return self._last.owner_url(work) if self.is_leader else None
 
     def led(self) -> LastRound | None:
-        """Leader only, else None: the round as it computed it."""
+        """Return the round as this leader computed it; None if this is not the leader."""
         return self._last if self.is_leader else None
 
     # -- joining --
@@ -259,7 +259,7 @@ class Member:
 
     def _joined(self, now_ms: int, answer: JoinedGroup, view: mm.WorkView) -> list[mm.MemberOutput]:
         if answer.sequence not in (0, self._sequence):
-            return []  # of an earlier join, which said something else
+            return []  # answers an earlier join, with another report
         match answer.error:
             case None:
                 return self._sync(now_ms, answer, view)
@@ -269,7 +269,7 @@ class Member:
             case GroupError.UNKNOWN_MEMBER_ID:
                 return self._disowned(now_ms)
             case error:
-                # It may pass: the join is repeated.
+                # The error may pass: the join is repeated.
                 self._reason = f"refused with {error}"
                 return []
 
@@ -278,7 +278,7 @@ class Member:
         self._member_id = answer.member_id
         self._joined_generation = answer.generation
         self._joined_protocol = answer.protocol
-        # Who holds nothing yet risks nothing by counting from its last repetition.
+        # A member without work risks nothing if its session counts from the last repetition.
         self._session.heard(self._first_sent_ms if self._session.open else self._sent_ms)
         self._session.beat(now_ms)
         assignments: Mapping[str, bytes] = {}
@@ -319,14 +319,14 @@ class Member:
         self._session.heard(self._first_sent_ms)
         try:
             assignment = CODECS[self._joined_protocol].decode_assignment(answer.assignment)
-        except WireError as error:  # also of a leader that left this member out
+        except WireError as error:  # a leader may also have left this member out
             return self._pause(now_ms, f"the leader sent no assignment that can be read: {error}")
         self._take(now_ms, assignment)
         assigned = self._last.assigned(leads=self.is_leader)
         return [assigned, *self._act(now_ms, assignment, view)]
 
     def _take(self, now_ms: int, assignment: Assignment) -> None:
-        """The round counts: remember what it says."""
+        """Store the round, which is valid."""
         self._request = None
         self._rebalances += 1
         self._last.take(
@@ -362,7 +362,7 @@ class Member:
         return [*outputs, mm.StartAllowed()] if read == self._last.offset else outputs
 
     def _release(self, now_ms: int, works: Works, then: mm.MemberState) -> list[mm.MemberOutput]:
-        """`then`: JOINING, or STEADY if what is assigned is to be started afterwards."""
+        """Release `works`. `then` is JOINING, or STEADY if assigned work starts afterwards."""
         self._state = mm.MemberState.RELEASING
         self._then = then
         self._until_ms = now_ms + self._release_ms()
@@ -377,7 +377,7 @@ class Member:
         return []
 
     def _compare(self, now_ms: int, view: mm.WorkView) -> list[mm.MemberOutput]:
-        """Whether this worker knows what the leader knew."""
+        """Compare how far this worker has read with how far the leader had."""
         read, offset = self._last.offset_read(view), self._last.offset
         if read < offset:
             self._state = mm.MemberState.CATCHING_UP
@@ -420,8 +420,8 @@ class Member:
     # -- doubt --
 
     def _check_session(self, now_ms: int) -> list[mm.MemberOutput]:
-        """Before believing anything: a worker that was stopped may find answers that were right
-        when they were sent."""
+        """Check the session before any input is believed: a worker that was suspended may find
+        answers that were right when they were sent."""
         silent_ms = self._session.silent_ms(now_ms)
         if silent_ms < self._settings.session_timeout_ms:
             return []
@@ -451,8 +451,8 @@ class Member:
     def _stop_everything(
         self, now_ms: int, reason: str, then: mm.MemberState
     ) -> list[mm.MemberOutput]:
-        """Give the assignment up. The member id stays unless the coordinator disowned it: if it
-        still counts, going on with it spares the group the delay."""
+        """Give the assignment up. The member id is kept unless the coordinator disowned it: if it
+        is still valid, joining with it spares the group the delay."""
         self._state = mm.MemberState.STOPPING
         self._then = then
         self._reason = reason
@@ -546,7 +546,7 @@ class Member:
             return []
         match self._state:
             case mm.MemberState.JOINING if answer.error is GroupError.ILLEGAL_GENERATION:
-                # The round is over, its answer was lost.
+                # The round is over, and its answer was lost.
                 return self._repeat(now_ms)
             case mm.MemberState.RELEASING if self._then is mm.MemberState.JOINING:
                 return []
@@ -558,7 +558,7 @@ class Member:
     def _ignore(
         self, now_ms: int, input: mm.MemberInput, view: mm.WorkView
     ) -> list[mm.MemberOutput]:
-        """Out of date, or said already by what is under way."""
+        """Ignore an input that is out of date, or that the present state covers already."""
         return []
 
     # -- helpers --
@@ -567,7 +567,7 @@ class Member:
         return bool(self._member_id) and self._joined_generation >= 0
 
     def _release_ms(self) -> int:
-        """A little less than the coordinator waits for this member's join."""
+        """Return a time a little shorter than the coordinator waits for this member's join."""
         settings = self._settings
         soon_ms = settings.rebalance_timeout_ms - settings.heartbeat_interval_ms
         return max(soon_ms, settings.rebalance_timeout_ms // 2)
@@ -581,7 +581,7 @@ class Member:
         (mm.MemberState.SYNCING, SyncedGroup): _synced,
         **dict.fromkeys(_everywhere(HeartbeatAnswered), _heartbeat_answered),
         (mm.MemberState.OUTSIDE, HeartbeatAnswered): _ignore,
-        # Anywhere else a round is coming or its offset is about to be compared.
+        # In any other state a round is coming, or its offset is about to be compared.
         **dict.fromkeys(_everywhere(mm.RejoinRequested), _ignore),
         (mm.MemberState.STEADY, mm.RejoinRequested): _rejoin,
         **dict.fromkeys(_everywhere(mm.CoordinatorLost), _lost),
@@ -595,4 +595,4 @@ class Member:
         **dict.fromkeys(_everywhere(mm.Leave), _leave),
         (mm.MemberState.OUTSIDE, mm.Leave): _ignore,
     }
-    """What each input does in each state; a missing pair is illegal."""
+    """Handler by state and kind of input; a missing pair is illegal."""

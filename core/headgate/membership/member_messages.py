@@ -1,6 +1,6 @@
 """Inputs and outputs of the member machine (`headgate.membership.member`).
 
-Besides these a member is given every `GroupResponse` as it arrives.
+In addition, a member receives every `GroupResponse` as an input.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from headgate.membership.messages import GroupRequest, GroupResponse
 
 
 class MemberState(StrEnum):
-    """Where a member is; the ways between are in `headgate.membership.member`."""
+    """State of a member. `headgate.membership.member` has the transitions."""
 
     OUTSIDE = "outside"
     JOINING = "joining"
@@ -29,40 +29,40 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemberSettings:
-    """What one worker brings into its group. Times are milliseconds; defaults are Connect's."""
+    """Settings of one worker's membership. Times are in milliseconds; defaults are Connect's."""
 
     group: str
     client_id: str
     url: str
-    """How other workers reach this one; opaque here."""
+    """Advertised url of this worker; opaque here."""
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 3_000
     rebalance_timeout_ms: int = 60_000
-    """How long a round waits for a member, and how long revoked work may take to stop."""
+    """Time that a round waits for a member, and that revoked work may take to stop."""
     delay_ms_max: int = 300_000
-    """``scheduled.rebalance.max.delay.ms``: how long lost work waits for its worker to come
-    back."""
+    """``scheduled.rebalance.max.delay.ms``: time that lost work waits for its worker to return."""
     capacity: int = 1
     plugins: frozenset[str] | None = None
     config_topic: str = ""
-    """Which config topic this worker reads, in words that no other topic has; empty: not known, so
-    it is taken for everybody's. Members of two topics have no work in common."""
+    """Unique name of the config topic that this worker reads. Empty if it is not known; the worker
+    then counts as a reader of any topic. Readers of two topics share no work."""
     grpc: str = ""
     """`Metadata.grpc`."""
     policy: str = "kip415"
-    """For rounds of the protocol `headgate`; Java's have their own. Its members keep their work
-    while they join, so only a policy that leaves it to them will do (`COOPERATIVE`)."""
+    """Assignment policy for rounds of protocol `headgate`; Java's protocols have their own. Members
+    keep their work while they join, so only policies in `COOPERATIVE` are allowed."""
     protocols: tuple[str, ...] = ("headgate",)
-    """Offered to the group, best first."""
+    """Protocols offered to the group, best first."""
     error_pause_ms: int = 1_000
-    """Pause before joining again after a config mismatch or after leaving for failing to catch
-    up."""
+    """Pause before joining again after a config mismatch, or after leaving because the config topic
+    could not be read to its end."""
     other_topic_pause_ms: int = 30_000
-    """The same after leaving a group whose leader reads another config topic: each join is a round
-    for workers that have nothing to do with this one."""
+    """Pause before joining again after leaving a group whose leader reads another config topic.
+    Each join causes a rebalance for workers that have nothing to do with this one."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a policy or a protocol that is not there, or would do harm."""
+        """Check the settings. Raises ValueError for an unknown policy or protocol, or a policy that
+        is not in `COOPERATIVE`."""
         if self.policy not in COOPERATIVE:
             why = (
                 " ('eager' deals out what other members still run; rounds of the protocol "
@@ -83,16 +83,16 @@ class MemberSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkView:
-    """What the herder knows at the moment of an input: one consistent snapshot."""
+    """Snapshot of what the herder knows when an input is handled; consistent in itself."""
 
     assignment_offset: int
     """`ConfigState.assignment_offset` of the snapshot that `connectors` is taken from."""
     config_offset: int
-    """`ConfigState.offset` of the same."""
+    """`ConfigState.offset` of the same snapshot."""
     connectors: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
-    """Configured connectors and how many tasks each has (0 while inconsistent)."""
+    """Configured connectors, and the number of tasks of each (0 while inconsistent)."""
     held_connectors: tuple[str, ...] = ()
-    """What runs here or is still stopping, assigned or not."""
+    """Connectors that run here or are still stopping, assigned or not."""
     held_tasks: tuple[TaskId, ...] = ()
 
 
@@ -106,13 +106,13 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. To be given no later than `Member.next_deadline_ms`."""
+    """Time has passed. It must be given no later than `Member.next_deadline_ms`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RejoinRequested:
-    """The herder read something that changes what is to be assigned: a connector appeared or went,
-    or a commit."""
+    """The herder read a record that changes what is to be assigned: a connector was created or
+    deleted, or task configs were committed."""
 
     reason: str
 
@@ -126,22 +126,23 @@ class CoordinatorLost:
 
 @dataclass(frozen=True, slots=True)
 class WorkReleased:
-    """All that `Revoked` or `StopEverything` named has been stopped, killed or abandoned.
+    """All work that `Revoked` or `StopEverything` named has been stopped, killed or abandoned.
 
-    Answers each of them, also when nothing of it was running.
+    It answers each of them, even if none of the work was running.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """Answers `CatchUp`. `error`: the end of the config topic could not be reached in time."""
+    """Answer to `CatchUp`. `error` says why the end of the config topic could not be reached in
+    time."""
 
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Leave the group for good: stops everything first if something is held."""
+    """Leave the group for good. The member stops all its work first, if it holds any."""
 
 
 MemberInput: TypeAlias = (
@@ -161,10 +162,10 @@ MemberInput: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A round is complete: this is everything the worker owns in it. Nothing new may be started
-    before `StartAllowed`.
+    """A round is complete; this is all the work that the worker owns in it. Nothing new may be
+    started before `StartAllowed`.
 
-    What runs and is not in it was named by `Revoked` or `StopEverything`.
+    `Revoked` or `StopEverything` has named all running work that is not in it.
     """
 
     generation: int
@@ -173,21 +174,22 @@ class Assigned:
     leader_url: str
     is_leader: bool
     connectors: tuple[str, ...]
-    """New ones first, then those held before, as Connect orders them in its report."""
+    """New connectors first, then those held before, in the order of Connect's report."""
     tasks: tuple[TaskId, ...]
     config_offset: int
-    """Config offset that the leader computed for, as members of `protocol` count it."""
+    """Config offset that the leader computed the round for, in the offset that members of
+    `protocol` compare."""
     failed: bool
-    """The leader's snapshot was behind a member's (config mismatch): work goes on, nothing new
-    starts, another round follows."""
+    """Whether the leader's snapshot was behind a member's (config mismatch). Running work
+    continues, no new work starts, and another round follows."""
     grpc: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
-    """`Metadata.grpc` by url: of the leader; of all, where this member leads."""
+    """`Metadata.grpc` by url: that of the leader, or of all members where this member leads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """Stop these: they are not assigned any more. The member goes on after `WorkReleased` or when
-    the rebalance timeout is over."""
+    """Stop this work; it is not assigned any more. The member continues after `WorkReleased`, or
+    when the rebalance timeout is over."""
 
     connectors: tuple[str, ...]
     tasks: tuple[TaskId, ...]
@@ -195,10 +197,10 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class StopEverything:
-    """The membership may have ended, so others may be given the work: stop all of it. Nothing is
-    assigned any more.
+    """Stop all work: the membership may have ended, so the work may be assigned to others. Nothing
+    is assigned any more.
 
-    Answered by `WorkReleased`.
+    It is answered by `WorkReleased`.
     """
 
     reason: str
@@ -206,16 +208,16 @@ class StopEverything:
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """Read the config topic to its end, then `CaughtUp`; `offset`, as members of the round's
-    protocol count it, is needed at least."""
+    """Read the config topic to its end, then answer with `CaughtUp`. The topic must be read up to
+    `offset` at least, in the offset that members of the round's protocol compare."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class StartAllowed:
-    """The worker has read what the leader had read: start what is assigned and does not run; what
-    of it is still stopping, when it has stopped. Holds until the next `Assigned` or
+    """Start the assigned work that is not running: the worker has read as far as the leader had.
+    Work that is still stopping starts once it has stopped. This holds until the next `Assigned` or
     `StopEverything`."""
 
 

@@ -1,9 +1,8 @@
-"""What members and the group coordinator say to each other. Source: Kafka's classic group protocol,
+"""Messages between members and the group coordinator. Source: Kafka's classic group protocol,
 KIP-415.
 
-The same requests serve the `connect` group of the workers and the consumer groups of sinks:
-`metadata`
-and `assignment` are opaque bytes to the coordinator.
+The same requests serve the `connect` group of the workers and the consumer groups of sinks.
+`metadata` and `assignment` are opaque bytes to the coordinator.
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,8 @@ from typing import TypeAlias
 
 
 class GroupError(StrEnum):
-    """Why the coordinator refused. The words are those of the Kafka protocol's error table."""
+    """Why the coordinator refused a request. The words are those of the Kafka protocol's error
+    table."""
 
     UNKNOWN_MEMBER_ID = "UNKNOWN_MEMBER_ID"
     ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
@@ -21,26 +21,28 @@ class GroupError(StrEnum):
     INCONSISTENT_GROUP_PROTOCOL = "INCONSISTENT_GROUP_PROTOCOL"
     COORDINATOR_NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
     MEMBER_ID_REQUIRED = "MEMBER_ID_REQUIRED"
-    """Answer to a first join: join again with the member id of the answer. Source: KIP-394."""
+    """Answer to a first join: the member must join again with the member id in the answer. Source:
+    KIP-394."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """Asks to be in the next generation. Answered when all members have joined or the rebalance
-    timed out."""
+    """Request to be in the next generation. It is answered when all members have joined or the
+    rebalance timed out."""
 
     group: str
     member_id: str
-    """Empty in the first join: the answer is `MEMBER_ID_REQUIRED` with the id to join with."""
+    """Empty in the first join; it is answered by `MEMBER_ID_REQUIRED` with the id to join with."""
     client_id: str
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
-    """(name, metadata), best first."""
+    """Offered protocols as (name, metadata), best first."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
     sequence: int = 0
-    """Rises with every join of this member; a repetition carries the same. So a repetition is told
-    from a new join, and one that comes late is known. 0: the transport keeps the order."""
+    """Number of this join, which rises with every join of the member; a repeated request carries
+    the same number. It tells a repetition from a new join, and reveals one that arrives late. 0 if
+    the transport keeps requests in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class JoinedGroup:
     protocol: str
     leader: str
     members: tuple[GroupMember, ...] = ()
-    """In join order; only in the leader's answer."""
+    """Members in join order; only in the leader's answer."""
     error: GroupError | None = None
     sequence: int = 0
     """`JoinGroup.sequence` of the join that this answers."""
@@ -65,7 +67,8 @@ class JoinedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """The leader brings everybody's assignment, the others wait for theirs."""
+    """Request for the member's assignment. The leader's request carries all assignments; the other
+    members wait for it."""
 
     group: str
     member_id: str
@@ -88,7 +91,7 @@ class Heartbeat:
     member_id: str
     generation: int
     sent_ms: int = 0
-    """The member's own clock; comes back with the answer and means nothing to others."""
+    """Time by the member's own clock. The answer repeats it; it means nothing to others."""
 
 
 @dataclass(frozen=True, slots=True)

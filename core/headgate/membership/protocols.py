@@ -1,9 +1,9 @@
-"""What the name of a protocol means for a member, beyond its bytes, which `codec` has.
+"""What each protocol means for a member, apart from its bytes (see `codec`).
 
-A worker offers several names, best first. The coordinator chooses, for every round anew, one that
-all members offer: a Java worker that joins brings the group from `headgate` to `sessioned`, and it
-goes back when that worker leaves. So nothing here is a property of a worker, only of a round.
-Source: `ConnectProtocolCompatibility`, KIP-415, KIP-507.
+A worker offers several protocols, best first. For each round the coordinator chooses one that all
+members offer: when a Java worker joins, the group changes from `headgate` to `sessioned`, and it
+changes back when that worker leaves. So these rules belong to a round, not to a worker. Source:
+`ConnectProtocolCompatibility`, KIP-415, KIP-507.
 """
 
 from collections.abc import Mapping
@@ -21,18 +21,19 @@ DEFAULT: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a round of one protocol goes."""
+    """Rules for rounds of one protocol."""
 
     policy: str | None
-    """None: the one that the worker is set to. Workers that are not ours know but one."""
+    """Assignment policy; None means the worker's configured policy. Java's protocols have one
+    policy each."""
     plain_offset: bool = True
-    """Members compare the config offset. Else the assignment offset, which does not move for
-    records that change nothing in what is to be assigned."""
+    """Whether members compare the config offset. Otherwise they compare the assignment offset,
+    which does not move for records that do not change what is to be assigned."""
     eager: bool = False
-    """A member stops all its work before it joins and is told all that is its own, not what is
-    new. What it still holds it cannot say."""
+    """Whether a member stops all its work before it joins, and its assignment names all its work
+    instead of the new work. A member cannot report work that it still holds."""
     signed: bool = False
-    """Calls between workers are signed with the session key. Source: KIP-507."""
+    """Whether calls between workers are signed with the session key. Source: KIP-507."""
 
 
 RULES: Final[Mapping[str, Rules]] = MappingProxyType(
@@ -43,14 +44,16 @@ RULES: Final[Mapping[str, Rules]] = MappingProxyType(
         DEFAULT: Rules(policy="eager", eager=True),
     }
 )
-"""Protocols by name, best first."""
+"""Rules by protocol name, best first."""
 
 
 def policy_of(protocol: str, chosen: str) -> str:
-    """Name of the policy that rounds of `protocol` go by; `chosen` where it leaves the choice."""
+    """Return the name of the policy for rounds of `protocol`; `chosen` if the protocol leaves the
+    choice."""
     return RULES[protocol].policy or chosen
 
 
 def offset_read(protocol: str, view: WorkView) -> int:
-    """How far the worker has read, as members of `protocol` count it."""
+    """Return how far the worker has read the config topic, in the offset that members of `protocol`
+    compare."""
     return view.config_offset if RULES[protocol].plain_offset else view.assignment_offset
