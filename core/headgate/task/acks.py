@@ -1,12 +1,13 @@
-"""Which source offsets may be committed when records are sent without a transaction.
+"""Tracker of acknowledged records: which source offsets may be committed when records are sent
+without a transaction.
 
-Records are acknowledged by the log in any order. What may be committed of a source partition is the
-offset of the last record of the leading run of acknowledged ones: everything before it is in the
-log, so a restart from there loses nothing. Partitions do not wait for each other.
+The log acknowledges records in any order. For each source partition, the offset of the last record
+before the first unacknowledged one may be committed. Every record before it is in the log, so a
+restart from there loses nothing. Partitions do not wait for each other.
 
 Source: Connect's SubmittedRecords (KAFKA-12226). Differs: records are tracked in runs of one source
-partition, so a batch that is acknowledged whole costs nothing per record; a record that the
-tolerance let go is passed over, where Connect leaves its offset to the next record.
+partition, so a batch that is acknowledged as a whole costs nothing per record. The offset of a
+record that `errors.tolerance` let go is committed too; Connect leaves that to the next record.
 """
 
 from bisect import bisect_right
@@ -19,8 +20,7 @@ O = TypeVar("O")  # noqa: E741
 
 
 class _Run(Generic[O]):
-    """Records sent one after the other, all of one partition; `first` is the number of the
-    first."""
+    """Consecutive records of one source partition; `first` is the number of the first record."""
 
     __slots__ = ("done", "first", "offsets", "told")
 
@@ -28,13 +28,14 @@ class _Run(Generic[O]):
         self.first = first
         self.offsets = offsets
         self.done = 0
-        """How many of them, from the front, are acknowledged."""
+        """Number of records at the front that are acknowledged."""
         self.told = 0
-        """`done` when `take` last looked."""
+        """Value of `done` when `take` was last called."""
 
 
 class AckTracker(Generic[P, O]):
-    """Numbers records as `Producer.send` does: from 0, in the order of `submit`."""
+    """Tracks records by number. Numbers count from 0 in the order of `submit`, as in
+    `Producer.send`."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -46,17 +47,19 @@ class AckTracker(Generic[P, O]):
 
     @property
     def outstanding(self) -> int:
-        """Records that wait for an acknowledgement, their own or an earlier one's."""
+        """Number of records that wait for their own acknowledgement or for that of an earlier
+        record."""
         return sum(len(run.offsets) - run.done for queue in self._queues.values() for run in queue)
 
     def submit(self, partition: P, offsets: Sequence[O]) -> None:
-        """Records of one source partition were sent; `offsets` are theirs, in that order."""
+        """Note that records of one source partition were sent; `offsets` are their offsets, in
+        order."""
         if offsets:
             self._queues.setdefault(partition, deque()).append(_Run(self._next, offsets))
             self._next += len(offsets)
 
     def pass_over(self, partition: P, offset: O) -> None:
-        """A record that is not sent: its offset is reached once those before it are."""
+        """Note a record that is not sent: its offset may be committed once those before it may."""
         queue = self._queues.get(partition)
         if not queue:
             self._ready[partition] = offset
@@ -66,10 +69,10 @@ class AckTracker(Generic[P, O]):
         queue.append(run)
 
     def acknowledge(self, first: int, last: int) -> None:
-        """Records `first` to `last` are in the log, or are given up for good.
+        """Note that records `first` to `last` are in the log, or are given up for good.
 
         Raises:
-            ValueError: they were never submitted.
+            ValueError: They were never submitted.
         """
         if not 0 <= first <= last < self._next:
             raise ValueError(f"records {first} to {last}, submitted were 0 to {self._next - 1}")
@@ -83,7 +86,8 @@ class AckTracker(Generic[P, O]):
         self._ends[low:high] = [end]
 
     def take(self) -> Mapping[P, O]:
-        """The committable offsets that changed since the last call."""
+        """Return the offsets that may be committed, for partitions where they changed since the
+        last call."""
         for partition, queue in self._queues.items():
             while queue and self._advance(queue[0]):
                 self._ready[partition] = queue.popleft().offsets[-1]
@@ -95,11 +99,12 @@ class AckTracker(Generic[P, O]):
         return ready
 
     def put_back(self, offsets: Mapping[P, O]) -> None:
-        """They could not be written: offer them again, unless later ones are there already."""
+        """Take back offsets that could not be written. `take` returns them again unless it has
+        later ones."""
         self._ready = {**offsets, **self._ready}
 
     def _advance(self, run: _Run[O]) -> bool:
-        """Whether all of `run` is acknowledged; notes how much of its front is."""
+        """Note how much of the front of `run` is acknowledged; return whether all of it is."""
         if run.first >= 0:
             at = bisect_right(self._starts, run.first) - 1
             if at >= 0 and self._ends[at] > run.first:

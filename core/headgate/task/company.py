@@ -1,8 +1,8 @@
-"""How many tasks a task may share a process with, after it was in one that died.
+"""How many tasks a task may share a process with after its last process crashed.
 
-One of the tasks in a process that crashed may have crashed it, and would take its neighbours with
-it again and again. Each of them next shares a process with half as many, until the one that
-crashes is alone. Where several processes die at about the same time, no task is to blame.
+Any task of a crashed process may have caused the crash, and would crash its neighbours again and
+again. So each of them next shares a process with half as many tasks, until the task that crashes is
+alone. If several processes die at about the same time, no task is blamed.
 """
 
 from collections.abc import Sequence
@@ -10,31 +10,32 @@ from collections.abc import Sequence
 from headgate.ids import TaskId
 
 TOGETHER_MS = 2_000
-"""Processes that die within this time of each other died of one cause: the machine, or Spark."""
+"""Processes that die within this time of each other have one cause: the machine, or Spark."""
 FORGET_MS = 600_000
-"""A task whose process has lived this long since may share one with all others again."""
+"""A task whose process has lived this long may again share a process with all others."""
 
 
 class Company:
-    """`room`: how many tasks share a process where none is suspected."""
+    """Limits on the number of tasks per process. `room` is the limit for a task that is not
+    suspected."""
 
     def __init__(self, room: int) -> None:
         self._room = room
         self._limits: dict[TaskId, int] = {}
         self._suspected_ms: dict[TaskId, int] = {}
         self._crash_ms: dict[TaskId, int] = {}
-        """When the process of a task died, where that was not judged yet."""
+        """When the process of a task died; only crashes that are not judged yet."""
         self._crashed_with: dict[TaskId, int] = {}
         self._crashes: list[int] = []
 
     def crashed(self, now_ms: int, tasks: Sequence[TaskId]) -> None:
-        """The process of these tasks died unasked."""
+        """Note that the process of these tasks died unexpectedly."""
         self._crashes = [at for at in self._crashes if now_ms - at <= FORGET_MS] + [now_ms]
         for task in tasks:
             self._crash_ms[task], self._crashed_with[task] = now_ms, len(tasks)
 
     def room(self, now_ms: int, task: TaskId) -> int:
-        """How many tasks the process may have in which `task` is to start now."""
+        """Return how many tasks may be in the process in which `task` starts now."""
         self._judge(now_ms, task)
         if now_ms - self._suspected_ms.get(task, now_ms) >= FORGET_MS:
             self._limits.pop(task, None)

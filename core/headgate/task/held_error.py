@@ -1,4 +1,4 @@
-"""What a call has raised, held for whoever else is to raise it."""
+"""An exception that was caught in one place and is raised in another."""
 
 from types import TracebackType
 
@@ -6,23 +6,24 @@ from headgate.ports import TransportError
 
 
 def as_exception(caught: object) -> BaseException:
-    """What a clause without a name has caught. A client's C code may let out an error that is no
-    exception: confluent-kafka does, from within callbacks. That becomes a TransportError."""
+    """Return what a bare ``except`` has caught, as an exception. A client's C code may raise an
+    object that is no exception: confluent-kafka does so from within callbacks. It becomes a
+    TransportError."""
     return caught if isinstance(caught, BaseException) else TransportError(str(caught))
 
 
 class HeldError:
-    """``with held:`` goes on behind its block whatever is raised in it, and `release` raises that.
+    """A context manager that catches everything raised in its ``with`` block; `release` raises it.
 
-    Also what no clause with a name catches (`as_exception`). An error is held no longer than until
-    it was let go: its traceback holds all that was there where it was raised, such as a client with
-    its threads.
+    It also catches what no ``except`` with a class catches (`as_exception`). Let the error go soon:
+    its traceback keeps all objects alive that were in use where it was raised, such as a client
+    with its threads.
     """
 
     def __init__(self) -> None:
         self._error: BaseException | None = None
         self.text = ""
-        """Text of the error that was raised; it stays. Empty: nothing was raised."""
+        """Text of the error that was raised, kept after `release`. Empty if nothing was raised."""
 
     def __enter__(self) -> None:
         pass
@@ -36,14 +37,14 @@ class HeldError:
         return True
 
     def release(self) -> None:
-        """Raises what was raised, if anything was and was not let go before."""
+        """Raise the held error, if there is one."""
         error, self._error = self._error, None
         try:
             if error is not None:
                 raise error
         finally:
-            del error  # else it would hold itself
+            del error  # else the frame and the error would refer to each other
 
     def drop(self) -> None:
-        """Nobody will ask."""
+        """Drop the held error, since nobody will raise it."""
         self._error = None

@@ -1,14 +1,15 @@
-"""One host of tasks as its runner sees it: a launched process that runs several tasks as threads.
+"""Machine of one host of tasks, as its runner sees it: a launched process that runs several tasks
+as threads.
 
-The process as such is a `RunMachine`: it decides when the host is killed, and when nothing in it
-can act any more. Here each task of the host gets its one end and its one release:
+A `RunMachine` stands for the process: it decides when the host is killed, and when nothing in it
+can act any more. This module gives each task of the host one end and one release:
 
-- A task whose thread has returned is released at once. So is one that was never begun.
-- When the host is given up, all its tasks have ended. They are released when it is.
+- A task whose thread has returned is released at once. So is a task that was never begun.
+- When the host is given up, all its tasks have ended. They are released when the host is.
 - A task that does not stop in time is killed with its host if no other task needs the host. Else it
-  is abandoned: it is told to commit nothing more, and released as abandoned.
-- A host with an abandoned task takes no other. It is killed when only abandoned tasks are left.
-- A host that was empty for a while is let go.
+is abandoned: the host is told that it must commit nothing more, and it is released as abandoned.
+- A host with an abandoned task takes no new tasks. It is killed when only abandoned tasks are left.
+- A host that has been empty for some time is told to end.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from headgate.task.messages import (
 )
 
 TOGETHER_MS = 250
-"""Deadlines so close to each other are one: tasks that were stopped together."""
+"""Deadlines within this time of each other count as one: the tasks were stopped together."""
 
 
 # -- inputs, besides those of the process --
@@ -33,8 +34,8 @@ TOGETHER_MS = 250
 
 @dataclass(frozen=True, slots=True)
 class TaskPlaced:
-    """A task is to run in this host, which has room. `stop_limit_ms`: time for it to close what it
-    opened when it ends unasked."""
+    """A task was placed in this host, which has room. `stop_limit_ms` is the time for it to close
+    what it opened if it ends without being asked to."""
 
     run: str
     stop_limit_ms: int
@@ -42,7 +43,8 @@ class TaskPlaced:
 
 @dataclass(frozen=True, slots=True)
 class TaskReported:
-    """The host reports this of one task. `TaskReleased`: the thread of the task has returned."""
+    """The host sent a report of one task. `TaskReleased` means that the task's thread has
+    returned."""
 
     run: str
     report: BodyReport
@@ -69,7 +71,7 @@ class BeginTask:
 
 @dataclass(frozen=True, slots=True)
 class AbandonTask:
-    """Tell the host that the task was given up: it must commit nothing more."""
+    """Tell the host that the task was given up and must commit nothing more."""
 
     run: str
     reason: str
@@ -77,7 +79,7 @@ class AbandonTask:
 
 @dataclass(frozen=True, slots=True)
 class ForwardTask:
-    """To the worker."""
+    """Pass a report on to the worker."""
 
     run: str
     report: TaskReport
@@ -103,32 +105,33 @@ HostOutput: TypeAlias = (
 
 @dataclass(slots=True)
 class HostedTask:
-    """A task that is not released."""
+    """A task that is not released yet."""
 
     run: str
     stop_limit_ms: int
     begun: bool = False
     ended: bool = False
     ending: TaskEnded | None = None
-    """How the body says that it is about to end."""
+    """Ending that the body has announced."""
     deadline_ms: int | None = None
     why: str = ""
-    """What is wrong if the task is still there at its deadline."""
+    """Reason to report if the task has not ended at its deadline."""
 
     def end_by(self, deadline_ms: int, why: str) -> None:
-        """Never later than was said before."""
+        """Set the deadline, unless an earlier one is set."""
         if self.deadline_ms is None or deadline_ms < self.deadline_ms:
             self.deadline_ms, self.why = deadline_ms, why
 
 
 class HostMachine:
-    """Reports `TaskEnded` once and then `TaskReleased` once for each task that is placed.
+    """Life of one host. It reports `TaskEnded` once and then `TaskReleased` once for each placed
+    task.
 
     Args:
-        limit_ms: silence after which the host is given up (and after which it gives itself up).
-        start_limit_ms: time for the host to connect.
-        room: number of tasks that it takes at a time.
-        idle_ms: how long an empty host is kept.
+        limit_ms: Silence after which the host is given up (and after which it gives itself up).
+        start_limit_ms: Time for the host to connect.
+        room: Number of tasks that it takes at a time.
+        idle_ms: Time that an empty host is kept.
     """
 
     def __init__(
@@ -142,17 +145,19 @@ class HostMachine:
         """Abandoned runs whose threads have not returned."""
         self._welcomed = False
         self._leaving = False
-        """Nothing more is begun in it: it was let go or given up, or what was launched is over."""
+        """Whether no new task may begin: the host was told to end or given up, or the launched job
+        is over."""
         self._given_up = False
-        """All its tasks have ended, and are released with it."""
+        """Whether the host was given up: all its tasks have ended, and they are released with
+        it."""
         self._empty_since_ms: int | None = now_ms
         self._retired = False
         self.crashed = False
-        """The host went without having been asked to, with tasks in it."""
+        """Whether the host ended without being asked to, while it had tasks."""
 
     @property
     def is_open(self) -> bool:
-        """Whether tasks may be placed, as far as there is room."""
+        """Whether tasks may be placed while there is room."""
         return not self._leaving and not self._abandoned
 
     @property
@@ -201,7 +206,7 @@ class HostMachine:
                     asked = self._retired or isinstance(given, life.KillRequested)
                     self.crashed = self._welcomed and not asked and bool(self._tasks)
                     self._given_up = self._leaving = True
-                    # FAILED: another host would end the same.
+                    # FAILED means that another host would end the same way.
                     outcome = ended if ended is TaskOutcome.FAILED else TaskOutcome.LOST
                     for task in self._tasks.values():
                         out += self._end(task, outcome, reason or "its host has ended")
@@ -210,7 +215,7 @@ class HostMachine:
                         out += self._release(task)
                     self._abandoned.clear()
                 case life.Forward():
-                    pass  # a host has nothing else to say of itself
+                    pass  # a host makes no other reports about itself
                 case life.Welcome():
                     self._welcomed = True
                     out.append(output)
@@ -289,7 +294,7 @@ class HostMachine:
                 out += self._end(task, TaskOutcome.LOST, f"{task.why}: killed")
             return out + self._kill(now_ms, due[0].why)
         if all(_is_due(task, now_ms + TOGETHER_MS) for task in self._tasks.values()):
-            return []  # then they are killed together
+            return []  # they are killed together in a moment
         for task in due:
             reason = f"{task.why}: abandoned, for other tasks run in its process"
             out += [*self._end(task, TaskOutcome.LOST, reason), AbandonTask(task.run, reason)]

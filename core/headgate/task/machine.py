@@ -1,7 +1,7 @@
-"""What the machines of the three kinds of task share: the table, the way out, the count.
+"""Base of the machines of the three kinds of task: table, shutdown, and counts.
 
-A table says for every (state, input) which states may follow; a pair that is missing is illegal.
-The method named after the input's class decides which of them it is.
+A table says for each (state, input) which states may follow; a missing pair is illegal. The method
+named after the input's class decides which of them follows.
 """
 
 import re
@@ -36,7 +36,8 @@ Table: TypeAlias = Mapping[tuple[StrEnum, type], tuple[StrEnum, ...]]
 
 
 class TaskMachine:
-    """Base of the machines. `handle` takes an input and returns what the body must do, in order."""
+    """Base of the task machines. `handle` takes an input and returns what the body must do, in
+    order."""
 
     TABLE: ClassVar[Table]
     CLOSING: ClassVar[StrEnum]
@@ -49,12 +50,12 @@ class TaskMachine:
         self._pause_wanted = target is TargetState.PAUSED
         self._tolerate = tolerate
         self._ending: TaskEnded | None = None
-        """How the task is to end, once what is being performed is over."""
+        """How the task will end once the effect being performed is over."""
         self._records = self._commits = 0
         self._skipped = 0
         self._skip_detail = ""
         self._error_text = ""
-        """What the task waits for, while it does."""
+        """Error that the task is waiting out; empty if it waits for nothing."""
         self._idle = False
         self._quarantined: tuple[str, ...] = ()
         self._batch: BatchDone | None = None
@@ -62,7 +63,7 @@ class TaskMachine:
         self._told_ms: int | None = None
 
     def _count_commit(self, records: int) -> None:
-        """`records` are committed now; none: it was a commit of nothing."""
+        """Count a commit of `records`. A commit without records is not counted."""
         self._records += records
         self._commits += records > 0
 
@@ -75,9 +76,10 @@ class TaskMachine:
         return self.state in self.AT_REST
 
     def handle(self, now_ms: int, given: MachineInput) -> list[BodyEffect]:
-        """
+        """Return what the body must do about `given`, in order.
+
         Raises:
-            IllegalTransitionError: the table does not allow `given` in the present state.
+            IllegalTransitionError: The table does not allow `given` in the present state.
         """
         before = self.state
         allowed = self.TABLE.get((before, type(given)))
@@ -107,7 +109,7 @@ class TaskMachine:
         return [*self._progress(None), Report(self._ending)]
 
     def _end_soon(self, now_ms: int, ending: TaskEnded) -> list[BodyEffect]:
-        """End at once when nothing is being performed, else after it. A lost lifeline overrides a
+        """End at once if no effect is being performed, else after it. A lost lifeline overrides a
         stop: then there is no final commit."""
         if self.state in (self.CLOSING, self.ENDED):
             return []
@@ -116,7 +118,7 @@ class TaskMachine:
         return self._rest_ended(now_ms) if self.at_rest else []
 
     def _rest_ended(self, now_ms: int) -> list[BodyEffect]:
-        """A stop, or the lifeline's loss, found the machine at rest."""
+        """End a machine that was at rest when it was stopped or lost its lifeline."""
         assert self._ending is not None
         return self._close(now_ms, self._ending)
 
@@ -125,12 +127,13 @@ class TaskMachine:
         self._idle = False
         self.state = self.CLOSING
         if ending.outcome is TaskOutcome.STOPPED:
-            return [Close()]  # who asked has set the deadline
+            return [Close()]  # the worker that asked has set the deadline
         return [Report(TaskClosing(ending)), Close()]
 
     @property
     def _must_drop(self) -> bool:
-        """The lifeline is lost: whatever the outcome was, nothing may follow it but the end."""
+        """Whether the lifeline is lost. Then the task only ends, whatever the last effect's outcome
+        was."""
         return self._ending is not None and self._ending.outcome is TaskOutcome.LOST
 
     # -- pause and resume: remembered, looked at when the step under way is over --
@@ -151,8 +154,8 @@ class TaskMachine:
     # -- counts --
 
     def _progress(self, now_ms: int | None) -> list[BodyEffect]:
-        """A report of the counts when it is due: `idle` changed, or the last one is
-        `PROGRESS_INTERVAL_MS` old (`now_ms` None: whatever its age)."""
+        """Return a report of the counts if it is due: `idle` changed, or the last report is
+        `PROGRESS_INTERVAL_MS` old. With `now_ms` None the age does not matter."""
         aside = self._quarantined[-1] if self._quarantined else ""
         detail = self._error_text or self._skip_detail or aside
         present = TaskProgress(
@@ -182,7 +185,8 @@ class TaskMachine:
 
 
 def retry_delay_ms(tries: int) -> int:
-    """Doubles with each try, up to `RETRY_DELAY_MAX_MS`."""
+    """Return the delay before the next try. It doubles with each try, up to
+    `RETRY_DELAY_MAX_MS`."""
     return int(min(RETRY_DELAY_MS << min(tries, 20), RETRY_DELAY_MAX_MS))
 
 
@@ -191,7 +195,7 @@ def start_paused(spec: TaskSpec) -> bool:
 
 
 def _method(kind: type) -> str:
-    """``StopTask`` -> ``_on_stop_task``."""
+    """Return the handler's name for an input: ``_on_stop_task`` for ``StopTask``."""
     name = _METHODS.get(kind)
     if name is None:
         name = _METHODS[kind] = "_on_" + re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()

@@ -1,15 +1,14 @@
-"""What a worker and the body of one of its tasks say to each other over the lifeline.
+"""Messages on the lifeline, between a worker and the body of one of its tasks.
 
 The *body* runs the connector's task: on a Spark executor, in a process or in a thread. The *worker*
-decides:
-it sends `TaskCommand`s down and gets `TaskReport`s up. Every message belongs to one *run*, one
-start of one task.
+makes the decisions: it sends `TaskCommand`s and receives `TaskReport`s. Every message belongs to
+one *run*, which is one start of one task.
 
-A source task that is exactly-once asks its worker twice while it starts (KIP-618):
+An exactly-once source task asks its worker twice while it starts (KIP-618):
 
     body                                worker
-    FencingRequested  ----------------> asks the leader for a round of fencing, where the log has
-    none behind the task's commit
+    FencingRequested  ----------------> asks the leader for a fencing round, if the log has no task
+                                        count record after the task's commit record
                       <---------------- FencingAnswered
     initialises its producer
     ProducerInitialised --------------> reads the config topic to its end, compares the task
@@ -26,7 +25,7 @@ from typing import TypeAlias
 from headgate.ids import TargetState, TaskId
 
 UNTIL_IDLE = "headgate.until.idle"
-"""Key of `TaskSpec.worker_settings`: "true" where the worker ends once everything is read."""
+"""Key of `TaskSpec.worker_settings`; "true" if the worker ends once everything is read."""
 
 
 class TaskKind(StrEnum):
@@ -36,38 +35,41 @@ class TaskKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """All that a body needs to know to run its task. Travels as JSON."""
+    """Everything that a body needs to run its task. It travels as JSON."""
 
     run: str
-    """Names this start of the task in the whole cluster: ``<worker id>/<count>``."""
+    """Name of this start of the task, unique in the cluster: ``<worker id>/<count>``."""
     task: TaskId
     kind: TaskKind
     connector_config: Mapping[str, str]
     task_config: Mapping[str, str]
     target_state: TargetState
-    """STARTED or PAUSED at the start; later changes are commands."""
+    """Target state at the start, STARTED or PAUSED; later changes are commands."""
     commit_offset: int
-    """Names the task generation: config offset of the commit record the task was started for."""
+    """Config offset of the commit record that the task was started for; it names the task
+    generation."""
     exactly_once: bool
-    """Records and source offsets in one transaction. Always False for sinks."""
+    """Whether records and source offsets are committed in one transaction. Always False for
+    sinks."""
     transactional_id: str | None
     """``<group>-<connector>-<task>`` when exactly-once. Source: KIP-618."""
     group: str
-    """Group of the workers."""
+    """Group id of the workers."""
     member_id: str
     generation: int
-    """Membership the task was started under. A transport that can refuses producers of one that has
-    ended."""
+    """Generation of the membership that the task was started under. A transport that can do so
+    refuses producers of a membership that has ended."""
     worker_id: str
     worker_settings: Mapping[str, str]
-    """The worker's own settings: default converters, flush interval, time limits."""
+    """Settings of the worker: default converters, flush interval, time limits."""
     transport: Mapping[str, str]
-    """How the body reaches the log, e.g. ``{"kind": "embedded", "path": ...}``."""
+    """Address of the log for the body, e.g. ``{"kind": "embedded", "path": ...}``."""
     hidden: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """What its configs referred to before they were resolved: reference -> value. Where the body
-    says something of itself it says the reference."""
+    """Resolved references of the configs: reference -> value. In everything that the body reports,
+    it replaces the value by the reference."""
     reached: bool = False
-    """An earlier run with these configs has reached its brokers: that they are away will pass."""
+    """Whether an earlier run with these configs reached its brokers. If they are away now, that is
+    temporary."""
 
 
 # -- worker to body --
@@ -75,14 +77,15 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class FencingAnswered:
-    """The leader's answer, or the log's; `error` is None when older producers are shut out."""
+    """Answer of the leader, or of the log. `error` is None if older producers are fenced."""
 
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecheckAnswered:
-    """None: go on. Else why the task must be abandoned quietly (newer task configs, or revoked)."""
+    """Answer of the recheck. `abandon` is None if the start may continue, else the reason to
+    abandon it without a failure (newer task configs, or revoked)."""
 
     abandon: str | None = None
 
@@ -99,7 +102,7 @@ class ResumeTask:
 
 @dataclass(frozen=True, slots=True)
 class StopTask:
-    """Finish what is open, then end. The runner kills the body when the deadline passes."""
+    """Commit what is open, then end. The runner kills the body when the deadline passes."""
 
 
 TaskCommand: TypeAlias = FencingAnswered | RecheckAnswered | PauseTask | ResumeTask | StopTask
@@ -120,7 +123,7 @@ class ProducerInitialised:
 
 @dataclass(frozen=True, slots=True)
 class TaskRunning:
-    """`start()` returned, or the task resumed."""
+    """The task runs: `start()` returned, or it resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +133,8 @@ class TaskPaused:
 
 @dataclass(frozen=True, slots=True)
 class TopicsUsed:
-    """Topics that this run has sent to (acknowledged) or read from for the first time; each is
-    said once in a run. Source: KIP-558."""
+    """Topics that this run has sent to (acknowledged) or read from for the first time. Each is
+    reported once per run. Source: KIP-558."""
 
     topics: tuple[str, ...]
 
@@ -141,12 +144,12 @@ class BatchDone:
     """The last batch that a task of planned batches has committed."""
 
     number: int
-    """Counted from 1 in this run."""
+    """Number of the batch, from 1 in this run."""
     records: int
     files: int
     took_ms: int
     next_ms: int
-    """How long records may wait after its begin until the next one takes them."""
+    """Longest time from the begin of this batch until the next batch takes new records."""
 
     def __str__(self) -> str:
         files = f" in {self.files:,} file{'' if self.files == 1 else 's'}" if self.files else ""
@@ -157,156 +160,159 @@ class BatchDone:
 
     @property
     def _after_s(self) -> float:
-        """When the next may be committed, counted from this one's commit."""
+        """Time from this batch's commit to the next possible one."""
         return max(self.next_ms, self.took_ms) / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class CallFigures:
-    """What the calls of one of a connector's methods have moved, and how long they took. Calls that
-    moved nothing, and calls that raised, are left out."""
+    """Counts and times of the calls of one connector method. Calls that moved no records, and calls
+    that raised, are left out."""
 
     method: str
     """``poll``, ``put`` or ``run_batch``."""
     calls: int
     records: int
     records_max: int
-    """Most records of one call in the last one or two minutes."""
+    """Most records of one call in the last one to two minutes."""
     took_us: int
-    """Time of all calls."""
+    """Total time of all calls."""
     took_us_max: int
-    """Longest call of the last one or two minutes."""
+    """Longest call of the last one to two minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorFigures:
-    """Records that could not be processed in this run, and what was done about them."""
+    """Errors of records in this run, and how they were handled."""
 
     failures: int = 0
-    """Attempts at a record that failed."""
+    """Failed attempts to process a record."""
     errors: int = 0
-    """Records that were given up: the tolerance let them go, or the task failed for them."""
+    """Records that were given up: `errors.tolerance` let them go, or the task failed because of
+    them."""
     retries: int = 0
-    """Attempts that were followed by another one."""
+    """Failed attempts that were retried."""
     logged: int = 0
-    """Errors that `errors.log.enable` has written to the log."""
+    """Errors that were logged because of `errors.log.enable`."""
     letters: int = 0
-    """Dead letters that were given to the log's client."""
+    """Dead letters that were passed to the log's client."""
     refused_letters: int = 0
     """Dead letters that the log has refused."""
     last_ms: int | None = None
-    """When the last attempt failed, in milliseconds since 1970; None: none did."""
+    """When the last attempt failed, in milliseconds since 1970; None if none failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a body has measured in this run."""
+    """Measurements of a body in this run."""
 
     commits: int
-    """Commits that the log has confirmed, of offsets alone too."""
+    """Commits that the log has confirmed, including those of offsets alone."""
     commit_ms: int
-    """How long the task has waited for them, tries that failed included. Sinks: `pre_commit`
-    included."""
+    """Time that the task has waited for commits, failed tries included. For sinks it includes
+    `pre_commit`."""
     data_bytes: int
-    """Keys and values of records: of those that are committed (exactly-once), that were sent (any
-    other source) or that were read (sink)."""
+    """Bytes of keys and values: of committed records (exactly-once source), of sent records (other
+    source) or of records read (sink)."""
     lag: int | None = None
-    """Sink: records of its partitions that no commit covers; None: not known."""
+    """Sink: records of its partitions that no commit covers; None if not known."""
     batches: CallFigures | None = None
-    """None: an older body does not tell, as in the fields that follow."""
+    """Figures of the connector's calls. None: an older body does not report them; the same holds
+    for the fields below."""
     errors: ErrorFigures | None = None
     failed_commits: int = 0
-    """Commits that were given up, and are tried again with what comes later."""
+    """Commits that were given up; what they held is committed later."""
     read: int | None = None
-    """Sink: records that were read from topics, also those that no `put` got."""
+    """Sink: records that were read from topics, including those that no `put` received."""
     partitions: int | None = None
-    """Sink: partitions that it holds."""
+    """Sink: number of partitions that the task holds."""
     elsewhere: bool = False
-    """Records are read and committed elsewhere, as by executors of Spark: of commits and bytes
-    nothing is known here."""
+    """Whether records are read and committed elsewhere, as by Spark's executors. Commits and bytes
+    are then unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """Sent when `idle` changes and at most every 500 ms while records flow. Counts are of this
-    run."""
+    """Progress of a run. It is sent when `idle` changes, and at most every 500 ms while records
+    flow. All counts are of this run."""
 
     records: int
-    """Committed: visible to a committed reader (source), or covered by a consumer offset commit
-    (sink)."""
+    """Committed records: visible to a read_committed reader (source), or covered by a consumer
+    offset commit (sink)."""
     skipped: int
     """Records that `errors.tolerance` let go."""
     idle: bool
-    """Source: a poll begun after the last commit found nothing and nothing is open. Sinks: always
-    False."""
+    """Source: whether a poll begun after the last commit found nothing, and nothing is open. Always
+    False for sinks."""
     detail: str = ""
-    """The last thing worth telling: a skipped record with its file and position, what it waits
+    """Last notable event: a skipped record with its file and position, or what the task waits
     for."""
     quarantined: tuple[str, ...] = ()
     """Source: inputs that the task has set aside and does not read, each with its reason."""
     batch: BatchDone | None = None
-    """Sink of planned batches; None: it has committed none."""
+    """Last batch of a sink of planned batches; None if it has committed none."""
     commits: int = 0
     """Commits that had records."""
     measured: Measured | None = None
-    """None: nothing was measured yet."""
+    """Measurements; None if nothing was measured yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class LongCall:
-    """Connector code has not returned for long; without a `method` it has now."""
+    """A call of connector code has not returned for a long time. With an empty `method`, it has
+    returned."""
 
     method: str = ""
-    """Which one, such as ``poll``."""
+    """Method that is being called, such as ``poll``."""
     took_ms: int = 0
-    """How long it has taken by now."""
+    """Time that the call has taken so far."""
 
 
 class TaskOutcome(StrEnum):
     STOPPED = "stopped"
-    """As asked."""
+    """The task was stopped as asked."""
     ABANDONED = "abandoned"
-    """Start-up given up: a newer task generation, or no longer ours."""
+    """Start-up was abandoned: there is a newer task generation, or the task is no longer assigned
+    to this worker."""
     FENCED = "fenced"
     """Another producer took over the transactional id, or the membership has ended."""
     FAILED = "failed"
-    """An exception: see the trace."""
+    """An exception was raised; see the trace."""
     LOST = "lost"
-    """The body went without a word: killed, crashed, or silent past the lifeline's limit; then the
-    runner says it. Or it gave up because its worker was silent or the log did not answer. What
-    became of an open commit is unknown; the next start finds out."""
+    """The body ended without a report: it was killed, crashed, or silent beyond the lifeline's
+    limit; the runner then reports it. Or it gave up because its worker was silent or the log did
+    not answer. The fate of an open commit is unknown; the next start finds out."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEnded:
-    """The last word of a run. Said by the body, or by the runner for it."""
+    """The run has ended. The body reports it last, or the runner in its place."""
 
     outcome: TaskOutcome
     reason: str = ""
-    """One line."""
+    """Reason in one line."""
     trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskClosing:
-    """The task ends without having been asked to, and what it opened is being closed.
+    """The task ends although nobody asked it to, and closes what it opened.
 
-    To its runner only: connector code that hangs on its way out has the graceful deadline, as after
-    a stop, and is then killed.
+    Only its runner gets this report. The graceful deadline holds as after a stop: connector code
+    that hangs while closing is killed after it.
     """
 
     ending: TaskEnded
-    """The last word to be."""
+    """The `TaskEnded` that will follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReleased:
-    """Nothing of the run is alive or can act any more (the runner's word, always after
-    `TaskEnded`).
+    """Nothing of the run is alive or can act any more. The runner reports it, always after
+    `TaskEnded`.
 
-    Only now may the worker give the task up to others. `abandoned` is True where the runner could
-    not make
-    sure: a thread that does not return.
+    Only now may the worker give the task up to other workers. `abandoned` is True if the runner
+    could not make sure, because a thread does not return.
     """
 
     abandoned: bool = False
@@ -324,4 +330,4 @@ TaskReport: TypeAlias = (
     | TaskReleased
 )
 BodyReport: TypeAlias = TaskReport | TaskClosing
-"""What a body says. `TaskReleased` is its runner's word."""
+"""Reports of a body. `TaskReleased` comes from its runner."""

@@ -1,7 +1,4 @@
-"""Which partition a record goes to, as Kafka's default partitioner decides.
-
-Source: `org.apache.kafka.common.utils.Utils.murmur2`, `BuiltInPartitioner`.
-"""
+"""Kafka's default partitioner: chooses the partition of a record."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -14,7 +11,7 @@ _CACHED: Final = 10_000
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's murmur2 of `data`, as an unsigned 32-bit number."""
+    """Return Kafka's murmur2 hash of `data` as an unsigned 32-bit number."""
     length = len(data)
     found = 0x9747B28C ^ length
     for at in range(0, length - length % 4, 4):
@@ -28,8 +25,8 @@ def murmur2(data: bytes) -> int:
 
 
 class Partitioner:
-    """Partitioner of one producer: by key; without key, one call's records to one partition, the
-    next call to the next."""
+    """Partitioner of one producer. Records with a key are partitioned by its hash. Records without
+    one go to a single partition per call, and to the next partition in the next call."""
 
     def __init__(self) -> None:
         self._hashes: dict[bytes, int] = {}
@@ -38,10 +35,11 @@ class Partitioner:
     def places(
         self, records: Sequence[ProducerRecord], partitions: Callable[[str], int]
     ) -> list[tuple[TopicPartition, ProducerRecord]]:
-        """Each record with where it goes; `partitions` says how many a topic has.
+        """Return each record with its topic partition; `partitions` returns a topic's partition
+        count.
 
         Raises:
-            ValueError: a record names a partition that its topic does not have.
+            ValueError: A record names a partition that its topic does not have.
         """
         counts = {topic: partitions(topic) for topic in {record.topic for record in records}}
         turns: dict[str, int] = {}
@@ -63,7 +61,7 @@ class Partitioner:
         return found
 
     def place(self, batch: LogBatch, partitions: Callable[[str], int]) -> TopicPartition:
-        """Where all rows of `batch` go, as `places`."""
+        """Return the topic partition of all rows of `batch`, chosen as in `places`."""
         record = ProducerRecord(batch.topic, batch.partition, batch.key, None)
         return self.places([record], partitions)[0][0]
 

@@ -1,10 +1,10 @@
-"""Life of a sink task of planned batches: it plans, runs and commits whole batches by itself.
+"""Machine of a sink task of planned batches, which itself plans, runs and commits whole batches.
 
     new -> starting -> running <-> paused
       \\-> waiting (paused from birth)
 
-Its manifest guards its progress (`specs/sink/manifest.md`), so there is nothing to decide here but
-when the next batch may begin.
+The manifest guards the progress of the task (`specs/sink/manifest.md`), so this machine decides
+only when the next batch may begin.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ class PlannedMachine(TaskMachine):
     )
 
     def __init__(self, target_state: TargetState) -> None:
-        # The task itself follows `errors.tolerance`: only it knows its records.
+        # The task itself applies `errors.tolerance`, since only it knows its records.
         super().__init__(PlannedState.NEW, target_state, tolerate=True)
         self._tries = 0
 

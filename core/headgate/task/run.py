@@ -1,15 +1,16 @@
-"""One run of a task as its runner sees it: when it counts as ended, as released, and when to kill.
+"""Machine of one run of a task, as its runner sees it: when the run counts as ended and as
+released, and when the body is killed.
 
-The runner may say `TaskReleased` only when nothing of the run can act any more, for another worker
-may start the task the moment it is said. What is known from where:
+The runner may report `TaskReleased` only when nothing of the run can act any more, because another
+worker may then start the task at once. These facts decide:
 
-- A body acts only after it was welcomed (its spec comes over the lifeline), and never after its
-  last word, `TaskEnded`, which it says when everything is closed.
-- What was launched being over does not mean that the body is: Spark's cancelled job leaves its
-  Python worker behind. The connection being closed does not either: a process that lives can close.
-- A process that is dead is dead: known by pid where the body runs on this machine.
-- A body on another machine ends itself when it hears nothing for `limit_ms`, and its process when
-  that cannot be done within as long again.
+- A body acts only after it was welcomed (it gets its spec over the lifeline), and never after
+`TaskEnded`, its last report, which it sends when everything is closed.
+- When the launched job is over, the body may still live: a cancelled Spark job leaves its Python
+worker behind. A closed connection proves nothing either, since a living process can close it.
+- A dead process is known to be dead by its pid, if the body runs on this machine.
+- A body on another machine ends itself after `limit_ms` without a message. If it cannot, its
+process ends after the same time again.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from headgate.task.messages import (
 )
 
 LINGER_MS = 10_000
-"""How long what was launched may take to be over after the body's last word."""
+"""Time within which the launched job must be over after the body's last report."""
 
 
 # -- inputs --
@@ -34,14 +35,14 @@ LINGER_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class HelloReceived:
-    """A body asks to be welcomed. `killable`: it runs on this machine, its pid is known."""
+    """A body asks to be welcomed. `killable`: it runs on this machine, and its pid is known."""
 
     killable: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A beat, or anything else, came from the body."""
+    """A heartbeat or another message came from the body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,16 @@ class ConnectionClosed:
 
 @dataclass(frozen=True, slots=True)
 class LaunchOver:
-    """What was launched is over; `error`: what went wrong with it."""
+    """The launched job is over; `error` says what went wrong with it."""
 
     error: str | None = None
     final: bool = False
-    """Another try would end the same."""
+    """Whether another try would end the same way."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyDead:
-    """The process with the body's pid is gone."""
+    """The process with the body's pid has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class KillRequested:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. To be given several times within `limit_ms`."""
+    """Time has passed. It must be given several times within `limit_ms`."""
 
 
 RunInput: TypeAlias = (
@@ -106,24 +107,24 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Close the connection without a word: this body must not run."""
+    """Close the connection without an answer: this body must not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """To the worker."""
+    """Pass a report on to the worker."""
 
     report: TaskReport
 
 
 @dataclass(frozen=True, slots=True)
 class KillLaunched:
-    """Ask the launcher to end what it launched."""
+    """Ask the launcher to kill what it launched."""
 
 
 @dataclass(frozen=True, slots=True)
 class KillBody:
-    """SIGKILL to the body's pid; `BodyDead` when it is gone."""
+    """Send SIGKILL to the body's pid; `BodyDead` follows when the process has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,23 +136,24 @@ RunOutput: TypeAlias = Welcome | Refuse | Forward | KillLaunched | KillBody | Di
 
 
 def graceful_ms(spec: TaskSpec) -> int:
-    """How long the task may take to close what it opened."""
+    """Return the time that the task may take to close what it opened."""
     return int(spec.worker_settings.get("task.shutdown.graceful.timeout.ms", "5000"))
 
 
 def cut_short(ending: TaskEnded, reason: str) -> TaskEnded:
-    """`ending`, which a body was about to say when it had to be given up for `reason`."""
+    """Return `ending`, which a body was about to report, with `reason`, for which it was given
+    up."""
     reason_told = f"{ending.reason}; then {reason}" if ending.reason else reason
     return TaskEnded(ending.outcome, reason_told, ending.trace)
 
 
 class RunMachine:
-    """Reports `TaskEnded` once, then `TaskReleased` once, and nothing after it.
+    """Life of one run. It reports `TaskEnded` once, then `TaskReleased` once, and nothing after it.
 
     Args:
-        limit_ms: silence after which the body is given up (and after which it gives itself up).
-        start_limit_ms: time for the body to connect.
-        stop_limit_ms: time for a task that ends unasked to close what it opened.
+        limit_ms: Silence after which the body is given up (and after which it gives itself up).
+        start_limit_ms: Time for the body to connect.
+        stop_limit_ms: Time for a task that ends without being asked to close what it opened.
     """
 
     def __init__(self, now_ms: int, limit_ms: int, start_limit_ms: int, stop_limit_ms: int) -> None:
@@ -164,17 +166,17 @@ class RunMachine:
         self._grace_ms = 0
         self._linger_deadline_ms: int | None = None
         self._lease_end_ms = now_ms
-        """When a body on another machine that hears nothing more has ended itself."""
+        """Time at which a body on another machine has ended itself if it receives nothing more."""
         self._welcomed = False
         self._killable = False
         self._connected = False
         self._ending: TaskEnded | None = None
-        """How the body says that it is about to end."""
+        """Ending that the body has announced."""
         self._last_word = False
         self._dead = False
         self._over = False
         self._over_by = ""
-        """What went wrong with what was launched, in a line."""
+        """Error of the launched job, in one line."""
         self._killed = False
         self._ended = False
         self.released = False
@@ -214,8 +216,8 @@ class RunMachine:
         return out + self._release(now_ms)
 
     def _hello(self, now_ms: int, killable: bool) -> list[RunOutput]:
-        # Who was killed, given up or over before it came must not begin now; and a second body of
-        # one run (Spark's own retry) would shut out the first.
+        # A body that was killed, given up or over before it connected must not begin now. A second
+        # body of the same run (Spark's own retry) would fence the first.
         if self._welcomed or self._killed or self._over or self._ended:
             return [Refuse()]
         self._welcomed = self._connected = True
@@ -241,7 +243,7 @@ class RunMachine:
 
     def _closed(self, now_ms: int) -> list[RunOutput]:
         self._connected = False
-        # From now on it hears nothing.
+        # From now on the body receives nothing.
         self._lease_end_ms = now_ms + 2 * self._limit_ms
         if self._last_word:
             return []
@@ -252,7 +254,7 @@ class RunMachine:
         self._over = True
         self._over_by = (error or "").strip().rpartition("\n")[2]
         if self._welcomed:
-            return []  # its last word may still be on the way; else the connection tells
+            return []  # its last report may still arrive; if not, the closed connection shows it
         return self._end(outcome, error or "it ended before it began")
 
     def _stop_by(self, now_ms: int, grace_ms: int) -> None:
@@ -261,7 +263,8 @@ class RunMachine:
             self._stop_deadline_ms, self._grace_ms = deadline_ms, grace_ms
 
     def _tick(self, now_ms: int) -> list[RunOutput]:
-        # A worker that was frozen itself has not listened: that is no silence of the body.
+        # While the worker itself was frozen it did not listen, so that time is no silence of the
+        # body.
         self._silent_ms += min(now_ms - self._tick_ms, self._limit_ms // 4)
         self._tick_ms = now_ms
         if self._connected and not self._last_word and self._silent_ms >= self._limit_ms:
@@ -281,7 +284,7 @@ class RunMachine:
         out: list[RunOutput] = self._end(TaskOutcome.LOST, f"{reason}: killed")
         if not self._over:
             out.append(KillLaunched())
-        # After its last word the process may be at work for another task already.
+        # After its last report the process may already work for another task.
         if self._welcomed and self._killable and not self._last_word:
             out.append(KillBody())
         if self._connected:
@@ -303,7 +306,7 @@ class RunMachine:
         return [Forward(TaskReleased())]
 
     def _is_quiet(self, now_ms: int) -> bool:
-        """Whether the body has acted for the last time."""
+        """Return whether the body can no longer act."""
         if not self._welcomed or self._dead:
             return True
         if self._connected:

@@ -1,22 +1,23 @@
-"""Life of a sink task that is a member of its consumer group.
+"""Machine of a sink task that is a member of its consumer group.
 
     new -> starting -> polling -> delivering -> (committing) -> polling
       \\-> waiting (paused from birth)        polling <-> paused
 
-Offsets of what `put` took are committed every `offset.flush.interval.ms`, of what `pre_commit`
-returns, or when the task asks for it. A paused task goes on polling its consumer, which returns
-nothing, to stay a member. Partitions that the task itself holds back stay so through redelivery,
-pauses and rebalances, until it resumes them or loses them.
+The offsets of delivered records, as `pre_commit` returns them, are committed every
+`offset.flush.interval.ms`, or when the task requests a commit. A paused task goes on polling its
+consumer, which returns no records, to stay a member. Partitions that the task itself has paused
+stay paused through redelivery, pauses of the task and rebalances, until the task resumes or loses
+them.
 
-A task that is to stop commits what it delivered. While its group shares partitions out anew that
-may be refused although the partition stays with it, as it does with a cooperative assignor: then it
-serves the rebalance and commits again (settling), for `LAST_COMMIT_MS` at most. What it is given
-meanwhile it does not open.
+A task that is told to stop commits what it delivered. During a rebalance that commit may be refused
+although the task keeps the partition, as with a cooperative assignor. Then the task serves the
+rebalance and commits again (settling), for `LAST_COMMIT_MS` at most. It does not open partitions
+that it is assigned meanwhile.
 
-Source: Connect's WorkerSinkTask, WorkerSinkTaskContext. Differs: a topic that has run dry is
-committed without waiting for the interval; `put` is called without records when a timeout that the
-task asked for, or the interval, has passed, and not after every poll; Connect's task tries its last
-commit once.
+Source: Connect's WorkerSinkTask, WorkerSinkTaskContext. Differs: the offsets of a topic that has
+run dry are committed without waiting for the interval. `put` is called without records only when a
+timeout that the task requested, or the interval, has passed; Connect calls it after every poll.
+Connect tries the last commit of a task once.
 """
 
 from collections.abc import Mapping
@@ -49,9 +50,9 @@ CONSUME_TIMEOUT_MS = 100
 DRY_COMMIT_INTERVAL_MS = 500
 SETTLE_MS = 50
 LAST_COMMIT_MS = 1_000
-"""For so long a task that is to stop tries to commit, or for a fifth of
-``task.shutdown.graceful.timeout.ms`` if that is less: it has to leave its group within that, too,
-and who is killed for taking longer does not."""
+"""Time for which a stopping task tries to commit. It is a fifth of
+``task.shutdown.graceful.timeout.ms`` if that is less: within the timeout the task must also leave
+its group, and a task that is killed at the timeout does not leave."""
 
 
 class SinkState(StrEnum):
@@ -76,9 +77,10 @@ class SinkSettings:
 
     @classmethod
     def from_spec(cls, spec: TaskSpec) -> "SinkSettings":
-        """
+        """Return the settings of the task in `spec`.
+
         Raises:
-            ValueError: a setting is not of its kind; validation should have refused it.
+            ValueError: A setting cannot be parsed; validation should have refused it.
         """
         tolerance = spec.connector_config.get("errors.tolerance", "none")
         return cls(
@@ -99,24 +101,26 @@ class SinkMachine(TaskMachine):
         self._settings = settings
         self._commit_ms = 0
         self._uncommitted = False
-        """Records were delivered, or passed over, whose offsets are not committed."""
+        """Whether records were delivered or skipped whose offsets are not committed yet."""
         self._told_paused = False
-        """The last word about it was `TaskPaused`: a batch may come after that, see the table."""
+        """Whether the last state reported was `TaskPaused`. A batch may still come after it; see
+        the table."""
         self._tries = 0
         self._refused = False
-        """`put` raised `RetriableError`: the same records are to be given again."""
+        """Whether `put` raised `RetriableError`, so that the same records must be given again."""
         self._assigned: frozenset[tuple[str, int]] = frozenset()
         self._held: frozenset[tuple[str, int]] = frozenset()
-        """Partitions that the task has paused. Where it lost one it may get it back."""
+        """Partitions that the task has paused. A lost partition stays listed, as the task may get
+        it back."""
         self._waiting_ms = 0
-        """Since when the task waits for `put` to be called."""
+        """Time since which the task has waited for `put` to be called."""
         self._with_records = False
-        """The last `put` has records to take."""
+        """Whether the last `put` was called with records."""
         self._timeout_ms: int | None = None
-        """How long it wants to wait at most."""
+        """Longest wait that the task requested; None if it requested none."""
         self._commit_requested = False
         self._last_commit_ms: int | None = None
-        """When it was first asked for."""
+        """When the last commit before the end was first tried."""
 
     def _on_begin(self, _now_ms: int, _given: steps.Begin) -> list[steps.BodyEffect]:
         return self._paused(SinkState.WAITING) if self._pause_wanted else self._start_up()
@@ -158,8 +162,8 @@ class SinkMachine(TaskMachine):
         self, _now_ms: int, given: steps.PartitionsAssigned
     ) -> list[steps.BodyEffect]:
         self._assigned |= set(given.partitions)
-        # With a rebalance that takes all and gives most of it back, what stays with the task stays
-        # paused. Source: WorkerSinkTask.HandleRebalance.onPartitionsAssigned.
+        # If a rebalance revokes all partitions and assigns most of them again, those that stay with
+        # the task stay paused. Source: WorkerSinkTask.HandleRebalance.onPartitionsAssigned.
         hold = self._hold(self._held & self._assigned)
         opens = given.partitions and self.state is not SinkState.SETTLING
         return [*hold, steps.OpenPartitions(given.partitions)] if opens else hold
@@ -203,8 +207,8 @@ class SinkMachine(TaskMachine):
         return self._after_batch(now_ms, dry=not passed)
 
     def _is_put_due(self, now_ms: int) -> bool:
-        """Whether `put` is to be called though there is nothing to give. Many a sink writes, or
-        closes its files, when it finds in `put` that time has passed."""
+        """Return whether `put` must be called although there are no records. Many sinks write, or
+        close their files, when they find in `put` that enough time has passed."""
         if self._pause_wanted or self._ending is not None:
             return False
         limit_ms = self._settings.flush_interval_ms
@@ -232,11 +236,11 @@ class SinkMachine(TaskMachine):
         if self._must_drop:
             return self._end(now_ms)
         if self._ending is not None:
-            # What put refused stays uncommitted and is delivered again by the next start.
+            # Records that `put` refused stay uncommitted, and the next start delivers them again.
             return self._commit_or_end(now_ms)
         self._refused = True
         if self._uncommitted and (self._commit_requested or self._due_in_ms(now_ms) <= 0):
-            return self._commit()  # of the batches before it
+            return self._commit()  # commits the batches before the refused one
         return self._redeliver(now_ms)
 
     def _redeliver(self, now_ms: int) -> list[steps.BodyEffect]:
@@ -308,7 +312,7 @@ class SinkMachine(TaskMachine):
     def _may_settle(self, now_ms: int) -> bool:
         if self._ending is None or self._must_drop:
             return False
-        if self._last_commit_ms is None:  # it was under way when the task was told to stop
+        if self._last_commit_ms is None:  # the commit was under way when the task was told to stop
             self._last_commit_ms = now_ms
         return now_ms < self._last_commit_ms + self._settings.last_commit_ms
 
@@ -334,7 +338,7 @@ def _table() -> Table:
         (s.COMMITTING, steps.OffsetsCommitted): (*go_on, s.DELIVERING),
         (s.COMMITTING, steps.OffsetsNotCommitted): (*go_on, s.DELIVERING, s.SETTLING),
         (s.SETTLING, steps.GroupServed): (s.COMMITTING, s.CLOSING),
-        # A partition that was assigned within a paused poll may bring records with it.
+        # A partition that was assigned during a paused poll may bring records with it.
         (s.PAUSED, steps.Consumed): (*go_on, s.DELIVERING, s.COMMITTING),
         (s.CLOSING, steps.Closed): (s.ENDED,),
     }

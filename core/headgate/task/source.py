@@ -1,14 +1,15 @@
-"""Life of a source task: exactly-once start-up, transactions, offsets, pause and stop.
+"""Machine of a source task: exactly-once start-up, transactions, offsets, pause and stop.
 
     new -> fencing -> initialising -> reading -> rechecking -> starting -> polling <-> committing
       \\-> waiting (paused from birth)                                        \\-> paused
 
-Without exactly-once reading is the first of them, and starting the next. Every state leads to
+Without exactly-once, a task begins with reading, and starting follows it. Every state leads to
 closing and ended. Source: KIP-618; Connect's AbstractWorkerSourceTask, ExactlyOnceWorkerSourceTask,
-WorkerSourceTask. Differs: offsets are read while the worker rechecks (Connect: after it). Older
-producers are shut out by then, and nothing has come of what was read until the task is started.
-And a task may be polled while what it gave before is being committed; nothing of what it gives then
-is sent until the commit has succeeded.
+WorkerSourceTask.
+
+Differs: offsets are read while the worker rechecks (Connect: after it). Older producers are fenced
+by then, and the offsets read are not used before the task starts. A task may be polled while its
+previous records are being committed; the new records are not sent before the commit has succeeded.
 """
 
 from collections import deque
@@ -43,7 +44,7 @@ from headgate.task.messages import (
 
 DRY_FLUSH_INTERVAL_MS = 500
 COMMIT_AND_ABORT = "Connector requested both commit and abort of same transaction"
-"""Worded so by Connect's WorkerTransactionContext."""
+"""Message of Connect's WorkerTransactionContext."""
 MEND_OR_TOLERATE = "; mend it, or let errors.tolerance = all pass over it"
 
 
@@ -77,14 +78,15 @@ class SourceSettings:
     interval_ms: int = 60_000
     """Interval of the transactions (`interval`), or of offset flushes without exactly-once."""
     tolerate: bool = False
-    """`errors.tolerance` = all."""
+    """Whether `errors.tolerance` is all."""
     target_state: TargetState = TargetState.STARTED
 
     @classmethod
     def from_spec(cls, spec: TaskSpec) -> "SourceSettings":
-        """
+        """Return the settings of the task in `spec`.
+
         Raises:
-            ValueError: a setting is not of its kind; validation should have refused it.
+            ValueError: A setting cannot be parsed; validation should have refused it.
         """
         config = spec.connector_config
         flush_ms = spec.worker_settings.get("offset.flush.interval.ms", "60000")
@@ -117,29 +119,31 @@ class SourceMachine(TaskMachine):
         super().__init__(SourceState.NEW, settings.target_state, tolerate=settings.tolerate)
         self._settings = settings
         self._rechecked: RecheckAnswered | None = None
-        """The worker's answer, which may come while offsets are read."""
+        """Answer of the worker's recheck, which may come while offsets are read."""
         self._plan: deque[st.BodyEffect] = deque()
-        """What is still to be done about the batch that was polled last."""
+        """Effects still to be performed for the last batch."""
         self._open = 0
-        """Records sent and not yet covered by a commit."""
+        """Number of records that were sent and are not covered by a commit."""
         self._letters = 0
-        """Dead letters among the open records: they do not count as records."""
+        """Number of dead letters among the open records; they do not count as records."""
         self._passed_open = False
-        """Source offsets of skipped records wait for a commit."""
+        """Whether source offsets without a record (of skipped records, for example) wait for a
+        commit."""
         self._commit_ms = 0
         self._dry = False
-        """The last poll found nothing."""
+        """Whether the last poll found nothing."""
         self._delay_ms = 0
-        """Before the next poll."""
+        """Delay before the next poll."""
         self._ahead = False
-        """What the next poll gives was polled during the commit."""
+        """Whether the next poll's result was already polled during the commit."""
         self._retriable = ""
-        """Why the last poll could not be made."""
+        """Reason why the last poll failed with a retriable error; empty if it did not."""
 
     # -- start-up --
 
     def _on_begin(self, _now_ms: int, _given: st.Begin) -> list[st.BodyEffect]:
-        # A task that is paused from birth does nothing at all: its producer would fence others.
+        # A task that is paused from birth does nothing at all, since its producer would fence
+        # others.
         return self._paused(SourceState.WAITING) if self._pause_wanted else self._start_up()
 
     def _start_up(self) -> list[st.BodyEffect]:
@@ -151,7 +155,7 @@ class SourceMachine(TaskMachine):
 
     def _on_fencing_answered(self, now_ms: int, given: FencingAnswered) -> list[st.BodyEffect]:
         if self.state is not SourceState.FENCING:
-            return []  # crossed our own end
+            return []  # the answer crossed the task's own end
         if given.error is not None:
             return self._close(now_ms, TaskEnded(TaskOutcome.FAILED, given.error))
         self.state = SourceState.INITIALISING
@@ -225,7 +229,7 @@ class SourceMachine(TaskMachine):
         return self._proceed(now_ms)
 
     def _steps(self, now_ms: int, given: st.Polled) -> list[st.BodyEffect]:
-        """Sends, commits and aborts for one batch, in order."""
+        """Return the sends, commits and aborts for one batch, in order."""
         steps: list[st.BodyEffect] = []
         sent = 0
         for boundary in given.boundaries if self._by_connector else ():
@@ -242,7 +246,7 @@ class SourceMachine(TaskMachine):
 
     @property
     def open_records(self) -> int:
-        """Records that were sent and are not covered by a commit yet."""
+        """Number of records that were sent and are not covered by a commit."""
         return self._open
 
     @property
@@ -254,7 +258,7 @@ class SourceMachine(TaskMachine):
         return st.CommitTransaction() if self._settings.exactly_once else st.FlushOffsets()
 
     def _commit_due(self, now_ms: int, records: int) -> bool:
-        """Whether to commit at the end of this batch."""
+        """Return whether to commit at the end of this batch."""
         if self._by_connector:
             return False
         if self._ending is not None or self._pause_wanted:
@@ -265,13 +269,14 @@ class SourceMachine(TaskMachine):
         since_ms = now_ms - self._commit_ms
         if since_ms >= settings.interval_ms:
             return True
-        # Differs from Connect, which leaves offsets of a source that has run dry until the
-        # interval ends: without transactions an early flush costs nobody anything.
+        # Differs from Connect, which keeps the offsets of a source that has run dry until the
+        # interval ends. Without transactions an early flush does no harm.
         dry = not settings.exactly_once and self._dry and bool(self._open or self._passed_open)
         return dry and not records and since_ms >= DRY_FLUSH_INTERVAL_MS
 
     def _proceed(self, now_ms: int) -> list[st.BodyEffect]:
-        """The next steps of the plan, up to one that has an outcome; then the next poll."""
+        """Return the next steps of the plan, up to one that has an outcome; after the last step,
+        the next poll."""
         effects: list[st.BodyEffect] = []
         while self._plan:
             step = self._plan.popleft()
@@ -282,7 +287,7 @@ class SourceMachine(TaskMachine):
             self.state = SourceState.COMMITTING
             return effects
         if self._ahead:
-            # Also before a pause or a stop: what a task has given is delivered.
+            # Also before a pause or a stop: records that the task has returned are delivered.
             self._ahead = False
             self.state = SourceState.POLLING
             return [*effects, *self._progress(now_ms), st.Poll()]
@@ -316,7 +321,7 @@ class SourceMachine(TaskMachine):
         return self._after_commit(now_ms)
 
     def _on_commit_failed(self, now_ms: int, given: st.CommitFailed) -> list[st.BodyEffect]:
-        # Connect: the offsets are put back, the next interval tries again, the task goes on.
+        # As in Connect, the offsets are kept for the next interval's try, and the task goes on.
         self._error_text = f"Failed to flush source offsets: {given.reason}"
         self._commit_ms = now_ms
         return self._after_commit(now_ms)
@@ -347,7 +352,7 @@ class SourceMachine(TaskMachine):
         return []
 
     def _rest_ended(self, now_ms: int) -> list[st.BodyEffect]:
-        # Without transactions a pause may have left offsets that could not be flushed.
+        # Without transactions, a pause may have left offsets that could not be flushed.
         assert self._ending is not None
         unflushed = bool(self._open or self._passed_open) and not self._settings.exactly_once
         if self.state is SourceState.PAUSED and unflushed and not self._must_drop:
@@ -377,7 +382,7 @@ def _table() -> Table:
         (s.PAUSED, st.LifelineLost): (s.CLOSING,),
     }
     for state in (s.POLLING, s.COMMITTING, s.CLOSING):
-        # What the log refuses may come to light after the batch: at the flush, or while paused.
+        # A refused record may become known only after the batch: at the flush, or while paused.
         out[state, st.SendFailed] = (state, s.CLOSING)
     for state in s:
         at_rest = state in SourceMachine.AT_REST

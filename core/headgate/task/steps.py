@@ -1,8 +1,8 @@
-"""Between a task machine and the body that serves it: what happened, and what to do next.
+"""Inputs and effects of the task machines: what the body reports, and what it must do next.
 
 The body performs the effects of one answer in list order and stops at the first that fails. At most
-the last of them has an outcome, which is the machine's next input; commands of the worker may be
-put before it.
+the last effect has an outcome, which is the machine's next input. Commands of the worker may come
+before that input.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An effect raised. `outcome` says what that makes of the task."""
+    """Performing an effect raised an exception. `outcome` is the outcome for the task."""
 
     outcome: TaskOutcome
     reason: str
@@ -61,7 +61,7 @@ class OffsetsRead:
 
 
 class Ask(StrEnum):
-    """What a connector asked of its transaction (`transaction.boundary` = connector)."""
+    """Request of a connector about its transaction (`transaction.boundary` = connector)."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -69,7 +69,7 @@ class Ask(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """`ask` at the end of the first `end` sendable records of the batch."""
+    """Request of the connector after the first `end` records of the batch that are to be sent."""
 
     end: int
     ask: Ask
@@ -77,38 +77,41 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """`poll()` returned, and its records went through transforms and converters. Nothing was sent.
+    """`poll()` returned, and its records went through transforms and converters. Nothing was sent
+    yet.
 
-    `boundaries` rise by `end`, and several may have the same one, where what lies between them was
-    dropped; the one at the end of the batch comes last.
+    `boundaries` rise by `end`. Several may have the same `end` if the records between them were
+    dropped. A request about the whole batch comes last.
     """
 
     records: int = 0
-    """Records that are to be sent."""
+    """Records to be sent."""
     dropped: int = 0
     """Records that a transform dropped."""
     skipped: int = 0
-    """Records that could not be read or converted. Their source offsets are passed over if
-    tolerated."""
+    """Records that could not be read or converted. If that is tolerated, their source offsets are
+    committed all the same."""
     detail: str = ""
-    """First skipped record: its input, its position, the reason."""
+    """First skipped record: its input, its position, and the reason."""
     retriable: str = ""
-    """`poll`, or what converts its records, raised `RetriableError` with this text."""
+    """Text of the `RetriableError` that `poll` or the conversion of its records raised; empty if
+    none."""
     boundaries: Sequence[Boundary] = ()
     conflict: bool = False
-    """The connector asked for both, after the same record or for the whole batch."""
+    """Whether the connector requested both commit and abort, after the same record or for the whole
+    batch."""
     awaited: bool = False
-    """The task has said that something is there that cannot be read yet: it is not idle."""
+    """Whether the task has reported an input that cannot be read yet; then it is not idle."""
     offsets: int = 0
-    """Source offsets that come without a record, those of what is skipped included."""
+    """Source offsets without a record to send, including those of skipped records."""
     quarantined: tuple[str, ...] | None = None
-    """What the task has set aside by now, each with its reason. None: as before."""
+    """Inputs that the task has set aside so far, each with its reason. None: unchanged."""
     letters: int = 0
-    """Dead letters among `records`: each stands for one of `skipped`."""
+    """Dead letters among `records`; each stands for a skipped record."""
 
     @property
     def given(self) -> int:
-        """Records that the task has given."""
+        """Number of records that the task returned."""
         return self.records - self.letters + self.dropped + self.skipped
 
     @property
@@ -118,7 +121,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class SendFailed:
-    """Not transactional: the log refused `records` of those sent for good."""
+    """Not transactional: the log finally refused `records` of the records sent."""
 
     records: int
     reason: str
@@ -129,21 +132,22 @@ class Committed:
     """`CommitTransaction` or `FlushOffsets` is done."""
 
     open_records: int = 0
-    """Sent but not covered by it."""
+    """Records that were sent but are not covered by the commit."""
     ahead: bool = False
-    """The task was polled meanwhile, and what came of it waits for the next `Poll`."""
+    """Whether the task was polled meanwhile; the result waits for the next `Poll`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """Not transactional: the offsets could not be written; they are kept for the next try."""
+    """Not transactional: the offsets could not be written. They are kept for the next try."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """The transaction is aborted, and the source offsets of what was in it are committed alone."""
+    """The transaction was aborted. The source offsets of its records were committed without the
+    records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,29 +162,30 @@ class PartitionsRevoked:
 
 @dataclass(frozen=True, slots=True)
 class SinkRequested:
-    """The task asked its context for something in the call whose outcome follows, or in `open`."""
+    """The task made requests to its context, in the call whose outcome follows or in `open`."""
 
     paused: Partitions = ()
-    """Assigned ones, of which it wants no records until it resumes them."""
+    """Assigned partitions from which the task wants no records until it resumes them."""
     resumed: Partitions = ()
     timeout_ms: int | None = None
-    """Longest wait until `put` is called next; for a `put` that raises `RetriableError`, until it
-    is tried again."""
+    """Longest wait before the next call of `put`. After a `RetriableError`, the wait before the
+    same records are given again."""
     commit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """The consumer was polled; `records` are ready to be put."""
+    """The consumer was polled; `records` are ready for `put`."""
 
     records: int = 0
     skipped: int = 0
     detail: str = ""
     dropped: int = 0
-    """Records that a transform dropped: nobody takes them, but the group's offsets must pass
+    """Records that a transform dropped. They are not delivered, but the group's offsets must pass
     them."""
     moved: bool = False
-    """The task has gone on beyond the group's offsets, by a store of its own: they must follow."""
+    """Whether the task is ahead of the group's offsets, by a store of its own; the group's offsets
+    must follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +195,15 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class PutRetriable:
-    """`put()` raised `RetriableError`: the same records are to be given again."""
+    """`put()` raised `RetriableError`; the same records must be given again."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsCommitted:
-    """`records` more are covered by the group's offsets; `pending`: some delivered ones are not."""
+    """The group's offsets now cover `records` more. `pending`: some delivered records are not
+    covered."""
 
     records: int
     pending: bool = False
@@ -205,27 +211,28 @@ class OffsetsCommitted:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsNotCommitted:
-    """The generation had ended, or the log did not answer: what was not covered comes again."""
+    """The offsets were not committed: the generation had ended, or the log did not answer. Records
+    that are not covered are delivered again."""
 
     reason: str
     again: bool = False
-    """It may succeed in a moment: the group shares its partitions out anew."""
+    """Whether another try may succeed soon, because the group is rebalancing."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupServed:
-    """`ServeGroup` is over."""
+    """`ServeGroup` is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """`run_batch()` returned: how many records it took to their commit."""
+    """`run_batch()` returned, having committed `records` records."""
 
     records: int
     files: int = 0
     took_ms: int = 0
     next_ms: int = 0
-    """As of `BatchDone`."""
+    """As in `BatchDone`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +242,7 @@ class BatchRetriable:
 
 @dataclass(frozen=True, slots=True)
 class RecordsSkipped:
-    """The task of planned batches told of records that the tolerance let go."""
+    """The task of planned batches reported records that `errors.tolerance` let go."""
 
     records: int
     detail: str
@@ -246,44 +253,44 @@ class RecordsSkipped:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Up the lifeline."""
+    """Send a report to the worker."""
 
     report: BodyReport
 
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """While the worker answers: get in touch with the log, and have a first look at the source
-    offsets, as far as that shuts out nobody and decides nothing. No outcome."""
+    """Connect to the log and take a first look at the source offsets while the worker answers. It
+    fences nobody and decides nothing. No outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class InitProducer:
-    """Make the transactional producer and shut out its predecessors: `ProducerReady`."""
+    """Make the transactional producer and fence its predecessors. Outcome: `ProducerReady`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOffsets:
-    """Read the offsets topic to its end: `OffsetsRead`."""
+    """Read the offsets topic to its end. Outcome: `OffsetsRead`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallStart:
-    """Make the task's object and call `start()`: `Started`."""
+    """Make the task object and call `start()`. Outcome: `Started`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Wait `delay_ms` at most, then `poll()`: `Polled`. What was polled ahead is it, if there is
-    any."""
+    """Wait `delay_ms` at most, then call `poll()`; use the result that was polled ahead, if there
+    is one. Outcome: `Polled`."""
 
     delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SendRecords:
-    """Send the records from `first` up to `end` of what was polled last. No outcome of its own, but
-    it may add `SendFailed`."""
+    """Send the records from `first` up to `end` of the last poll. It has no outcome of its own, but
+    `SendFailed` may follow."""
 
     first: int
     end: int
@@ -291,29 +298,30 @@ class SendRecords:
 
 @dataclass(frozen=True, slots=True)
 class CommitTransaction:
-    """Commit what was sent with its source offsets, then call `commit_record()` for each record of
-    it and `commit()`: `Committed`.
+    """Commit the records sent with their source offsets, then call `commit_record()` for each of
+    them and `commit()`. Outcome: `Committed`.
 
-    With nothing sent there is no transaction, and they are called all the same. While the log is
-    waited for, a task that has neither of them may be polled.
+    If nothing was sent there is no transaction, but both methods are called all the same. While the
+    log is waited for, a task that has neither method may be polled.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTransaction:
-    """Abort, commit the source offsets of what was aborted by themselves, then call
-    `commit_record()` for each record of it: `Aborted`."""
+    """Abort the transaction, commit the source offsets of its records on their own, then call
+    `commit_record()` for each of them. Outcome: `Aborted`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlushOffsets:
-    """Not transactional: write the source offsets of acknowledged records, then call `commit()`:
-    `Committed` or `CommitFailed`."""
+    """Not transactional: write the source offsets of acknowledged records, then call `commit()`.
+    Outcome: `Committed` or `CommitFailed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consume:
-    """Poll the consumer: `Consumed`. `paused`: only to stay a member, no records."""
+    """Poll the consumer. With `paused`, only to stay a member, without records. Outcome:
+    `Consumed`."""
 
     timeout_ms: int
     paused: bool = False
@@ -321,23 +329,23 @@ class Consume:
 
 @dataclass(frozen=True, slots=True)
 class ServeGroup:
-    """Poll the consumer without records, though the task is to stop: `GroupServed`. What a
-    rebalance takes is committed and closed meanwhile, what it gives is not opened."""
+    """Poll the consumer without records, although the task is stopping. Revoked partitions are
+    committed and closed meanwhile; assigned ones are not opened. Outcome: `GroupServed`."""
 
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class HoldPartitions:
-    """No records of these partitions, and of no others, until it is said anew. At once: a poll of
-    the consumer may be under way."""
+    """Pause exactly these partitions until the next `HoldPartitions`. It applies at once, since a
+    poll of the consumer may be under way."""
 
     partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPartitions:
-    """Call `open()`. What it asks for is an input at once: `SinkRequested`."""
+    """Call `open()`. Its requests become an input at once: `SinkRequested`."""
 
     partitions: Partitions
 
@@ -349,17 +357,19 @@ class ClosePartitions:
 
 @dataclass(frozen=True, slots=True)
 class CommitPartitions:
-    """As `CommitOffsets`, of these partitions only, without an outcome; a failure is passed
-    over."""
+    """Commit as `CommitOffsets` does, but only these partitions, and without an outcome. A failure
+    is ignored."""
 
     partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Give the consumed records, which may be none, to `put()`: `Delivered` or `PutRetriable`.
+    """Call `put()` with the consumed records, which may be none. Outcome: `Delivered` or
+    `PutRetriable`.
 
-    With `delay_ms` wait first, partitions paused, polling the consumer to stay a member.
+    With `delay_ms`, wait first; poll the consumer meanwhile with its partitions paused, to stay a
+    member.
     """
 
     delay_ms: int = 0
@@ -367,21 +377,23 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """`pre_commit()`, then commit what it returned: `OffsetsCommitted` or `OffsetsNotCommitted`."""
+    """Call `pre_commit()` and commit the offsets that it returned. Outcome: `OffsetsCommitted` or
+    `OffsetsNotCommitted`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunBatch:
-    """Wait `delay_ms` at most, then `run_batch()`: `BatchRun` or `BatchRetriable`."""
+    """Wait `delay_ms` at most, then call `run_batch()`. Outcome: `BatchRun` or `BatchRetriable`."""
 
     delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Call `stop()` if `start()` was called, close everything; what is open is aborted: `Closed`.
+    """Call `stop()` if `start()` was called, abort what is open, and close everything. Outcome:
+    `Closed`.
 
-    What raises on the way is logged; closing goes on.
+    Exceptions while closing are logged; closing goes on.
     """
 
 
