@@ -95,8 +95,7 @@ def assign(round_input: RoundInput, memory: object | None) -> Round:
 
     Returns:
         For each member, in Java's order, the added and the revoked work, disjoint. `delay_ms` is
-        the
-        time after which all members should join again, or 0.
+        the time after which all members should join again, or 0.
 
     Raises:
         NoMembersError: The round has no members.

@@ -1,8 +1,8 @@
-"""What authors of connectors need: base classes, records, and definitions of options.
+"""Everything that authors of connectors need: base classes, records, and definitions of options.
 
-A connector is a `SourceConnector` or a `SinkConnector` that says how its work is divided, and a
-task class that does one share of it. See docs/build/connectors.md. The names below are public and
-stay; modules of this package may move.
+A connector is a `SourceConnector` or a `SinkConnector` that divides its work into tasks, and a task
+class that does one share of it. See docs/build/connectors.md. The names below are public and stay;
+modules of this package may move.
 """
 
 from importlib import import_module
@@ -150,14 +150,14 @@ _HOMES: Final = {
         "unique_values"
     ),
 }
-"""Module -> the public names that it has, with spaces between them."""
+"""Public names of each module, separated by spaces."""
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-if not TYPE_CHECKING:  # to a type checker, a name that is not listed above is an error
+if not TYPE_CHECKING:  # for a type checker, a name that is not listed above is an error
 
     def __getattr__(name: str) -> Any:
-        """A public name is imported when it is first used: modules that these names come from
-        import modules of this package in turn."""
+        """Import a public name when it is first used: the modules of these names in turn import
+        modules of this package."""
         if name not in _HOME_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(_HOME_OF[name]), name)

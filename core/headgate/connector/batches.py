@@ -1,6 +1,6 @@
-"""Rows that travel together as one RecordBatch of Arrow, and what is theirs row by row.
+"""Batches: rows that travel as one Arrow RecordBatch, and their per-row offsets and headers.
 
-The core knows no Arrow: a RecordBatch is anything here that has `num_rows`. Its columns are the
+The core does not import Arrow: a RecordBatch is any object with `num_rows`. Its columns are the
 fields of the batch's value schema, a STRUCT.
 """
 
@@ -16,15 +16,15 @@ RecordBatch: TypeAlias = Any
 
 
 class RowOffsets(Sequence[Mapping[str, Any]]):
-    """The source offset after each row of a batch, so that a source can go on inside it.
+    """The source offset after each row of a batch, so that a source can continue inside the batch.
 
     Args:
-        numbers: members of the offset that differ from row to row, such as a position. A `range`
+        numbers: Members of the offset that differ from row to row, such as a position. A `range`
             costs nothing per row.
-        shared: members that all rows have in common.
+        shared: Members that are the same for all rows.
 
     Raises:
-        ValueError: the members are not of one count of rows.
+        ValueError: The members have different numbers of rows.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class RowOffsets(Sequence[Mapping[str, Any]]):
 
 @dataclass(slots=True)
 class SourceBatch:
-    """Rows of one source partition that go to one topic: yielded by `poll` in place of a
-    `SourceRecord` for each. What is not row by row is the same for all of them."""
+    """Rows of one source partition for one topic, yielded by `poll` instead of one `SourceRecord`
+    per row. Everything that is not given per row is the same for all rows."""
 
     source_partition: Mapping[str, Any]
     offsets: RowOffsets
@@ -76,7 +76,7 @@ class SourceBatch:
 
     @property
     def source_offset(self) -> Mapping[str, Any]:
-        """The source offset after its last row."""
+        """Source offset after the last row."""
         return self.offsets[-1]
 
     def part(self, start: int, count: int) -> "SourceBatch":
@@ -92,8 +92,8 @@ class SourceBatch:
 
 @dataclass(slots=True)
 class SinkBatch:
-    """Records of one topic-partition with offsets in a row: given to `put_batch` in place of a
-    `SinkRecord` for each. What is not row by row is the same for all of them."""
+    """Records of one topic-partition with consecutive offsets, passed to `put_batch` instead of one
+    `SinkRecord` per row. Everything that is not given per row is the same for all rows."""
 
     topic: str
     partition: int
@@ -128,7 +128,7 @@ class SinkBatch:
 def row_headers(
     headers: tuple[tuple[str, Any], ...], start: int, end: int
 ) -> tuple[tuple[str, Any], ...]:
-    """Headers of the rows from `start` to `end`."""
+    """Return the headers of the rows from `start` up to `end`."""
     return tuple(
         [
             (name, RowNumbers(one.values[start:end]) if isinstance(one, RowNumbers) else one)

@@ -1,10 +1,10 @@
-"""Definitions of config keys, how their text becomes values, and what is wrong with it.
+"""Definitions of config keys, parsing of their values, and validation.
 
 Error texts are Kafka's, word for word, since tools match on them. Source: Kafka's `ConfigDef`,
 `ConfigException` and `ConfigValue` (4.3.1).
 
-Differs: a CLASS stays the name of the class (the core loads nothing; a validator says which names
-are known), and a key with two parents in `dependents` is checked once, not once per parent.
+Differs: a CLASS stays the name of the class: the core loads no class, and a validator decides which
+names are known. A key with two parents in `dependents` is checked once, not once per parent.
 """
 
 import re
@@ -18,7 +18,7 @@ from headgate.java.double import java_double
 
 
 class ConfigError(CoreError):
-    """A value that a config may not have. Source: ConfigException."""
+    """A config value is invalid. Source: ConfigException."""
 
     @classmethod
     def of(cls, name: str, value: object, message: str = "") -> "ConfigError":
@@ -72,14 +72,16 @@ class _NoDefault:
 
 
 NO_DEFAULT: Final = _NoDefault()
-"""The key must be given. (None is a default like any other.)"""
+"""Marks a key that must be set. (None is a default like any other.)"""
 
 Validator: TypeAlias = Callable[[str, Any], None]
-"""Takes the key and its parsed value; raises `ConfigError`. See `headgate.connector.validators`."""
+"""Function that takes a key and its parsed value, and raises `ConfigError`. See
+`headgate.connector.validators`."""
 
 
 class Recommender(Protocol):
-    """Values to offer for a key and whether to show it, given the other keys' parsed values."""
+    """Recommends values for a key, and whether to show it, given the parsed values of the other
+    keys."""
 
     def valid_values(self, name: str, parsed: Mapping[str, Any]) -> Sequence[Any]: ...
 
@@ -110,7 +112,7 @@ class ConfigKey:
 
 @dataclass(slots=True)
 class ConfigValue:
-    """What validation says of one key. `value` is parsed, None where it does not parse."""
+    """Result of validating one key. `value` is the parsed value, None if it cannot be parsed."""
 
     name: str
     value: Any = None
@@ -169,7 +171,8 @@ class ConfigKeyInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfo:
-    """`key` is None for a key that no definition knows."""
+    """A key with its definition and validation result. `key` is None if no definition has the
+    key."""
 
     key: ConfigKeyInfo | None
     type: Type | None
@@ -193,10 +196,10 @@ class ConfigInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfos:
-    """The answer to a validation. Source: ConfigInfos of Connect's REST API."""
+    """Result of validating a config. Source: ConfigInfos of Connect's REST API."""
 
     name: str
-    """The class as the config gave it."""
+    """Class name as the config gives it."""
     error_count: int
     groups: tuple[str, ...]
     configs: tuple[ConfigInfo, ...]
@@ -206,7 +209,7 @@ class ConfigInfos:
         return tuple(text for config in self.configs for text in config.value.errors)
 
     def plain(self) -> dict[str, Any]:
-        """The body of PUT /connector-plugins/{p}/config/validate."""
+        """Return the body of the answer to PUT /connector-plugins/{p}/config/validate."""
         return {
             "name": self.name,
             "error_count": self.error_count,
@@ -216,7 +219,7 @@ class ConfigInfos:
 
 
 class ConfigDef:
-    """A set of keys. `define` returns the set itself, so that calls can be chained."""
+    """A set of key definitions. `define` returns the set itself, so that calls can be chained."""
 
     def __init__(self, base: "ConfigDef | None" = None) -> None:
         self._keys: dict[str, ConfigKey] = dict(base.keys) if base else {}
@@ -228,7 +231,7 @@ class ConfigDef:
 
     @property
     def groups(self) -> Sequence[str]:
-        """In the order of their first key."""
+        """Groups in the order of their first key."""
         return list(self._groups)
 
     def define(
@@ -247,10 +250,10 @@ class ConfigDef:
         dependents: Iterable[str] = (),
         recommender: Recommender | None = None,
     ) -> "ConfigDef":
-        """Add a key. A text as default is parsed as a user's would be.
+        """Add a key. A default that is text is parsed as a user's value would be.
 
         Raises:
-            ConfigError: the key is there already, or its default is not valid.
+            ConfigError: The key is defined already, or its default is not valid.
         """
         if name in self._keys:
             raise ConfigError(f"Configuration {name} is defined twice.")
@@ -275,10 +278,11 @@ class ConfigDef:
         return self
 
     def parse(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of all keys, defaults filled in; keys that are not defined are left out.
+        """Return the values of all keys, with defaults filled in. Keys that are not defined are
+        left out.
 
         Raises:
-            ConfigError: the first thing that is wrong.
+            ConfigError: The first error found.
         """
         parsed: dict[str, Any] = {}
         for key in self._keys.values():
@@ -289,10 +293,10 @@ class ConfigDef:
         return parsed
 
     def validate(self, config: Mapping[str, Any]) -> dict[str, ConfigValue]:
-        """All that is wrong, by key, in the order of definition.
+        """Return the results of validating all keys, in the order of definition.
 
-        A value that does not parse is shown to the validator as None, as in Java: that may be a
-        second error for the same key.
+        The validator gets None for a value that cannot be parsed, as in Java; this may add a second
+        error for the key.
         """
         results = {name: ConfigValue(name) for name in self._keys}
         for key in self._keys.values():
@@ -345,20 +349,20 @@ def _recommend(key: ConfigKey, parsed: Mapping[str, Any], result: ConfigValue) -
 _RANGES: Final = {Type.INT: 31, Type.SHORT: 15, Type.LONG: 63}
 _INTEGER = re.compile(r"[+-]?\d+")
 _DIGITS_MAX: Final = 20
-"""More digits than this no integer of 64 bits has."""
+"""More digits than any 64-bit integer has."""
 _DOUBLE = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?"
     r"|0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?)"
 )
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
-_JAVA_SPACE: Final = "".join(map(chr, range(0x21)))  # what Java's trim() takes away
+_JAVA_SPACE: Final = "".join(map(chr, range(0x21)))  # characters that Java's trim() removes
 
 
 def parse_type(name: str, value: Any, type: Type) -> Any:
-    """The value that `value`, usually text, has as `type`. None stays None.
+    """Return `value`, which usually is text, parsed as `type`. None stays None.
 
     Raises:
-        ConfigError: with Java's text.
+        ConfigError: With Java's text.
     """
     if value is None:
         return None
@@ -386,7 +390,7 @@ def _parse_text(name: str, value: str, trimmed: str, type: Type) -> Any:
             return _double(trimmed)
         case Type.INT | Type.SHORT | Type.LONG:
             bits = _RANGES[type]
-            # Python refuses to read thousands of digits at all.
+            # Python refuses to parse thousands of digits.
             short = len(trimmed.lstrip("+-0")) < _DIGITS_MAX
             if short and _INTEGER.fullmatch(trimmed):
                 number = int(trimmed.lstrip("+-0") or "0") * (-1 if trimmed[0] == "-" else 1)
@@ -417,7 +421,7 @@ _WANTED: Final[dict[Type, tuple[tuple[type, ...], str]]] = {
 
 
 def _parse_object(name: str, value: object, type: Type) -> Any:
-    """A value that is no text: a default, or a test's."""
+    """Parse a value that is not text: a default, or a test's value."""
     wanted, message = _WANTED[type]
     if not isinstance(value, wanted) or (isinstance(value, bool) and type is not Type.BOOLEAN):
         # Differs: Java names Java's class here.
@@ -432,7 +436,7 @@ def _parse_object(name: str, value: object, type: Type) -> Any:
 
 
 def value_text(value: Any, type: Type | None) -> str | None:
-    """A parsed value as the REST API shows it; lists joined by commas, passwords hidden."""
+    """Return a parsed value as the REST API shows it: lists joined by commas, passwords hidden."""
     if value is None:
         return None
     if type is Type.LIST and not isinstance(value, str):
@@ -441,7 +445,7 @@ def value_text(value: Any, type: Type | None) -> str | None:
 
 
 def java_text(value: object) -> str:
-    """What Java's string concatenation makes of `value`."""
+    """Return the text that Java's string concatenation makes of `value`."""
     if value is None:
         return "null"
     if isinstance(value, bool):

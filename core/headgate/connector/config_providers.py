@@ -1,11 +1,12 @@
-"""Values that a config names instead of holding them: ``${provider:path:key}``.
+"""Config providers: values that a config refers to instead of containing them:
+``${provider:path:key}``.
 
-A *reference* says which provider knows the value and under what path and key. References are what
-users write, what the config topic keeps and what the REST API shows; connectors and tasks are given
-what they stand for. Source: KIP-297, `ConfigTransformer`, `AbstractHerder.reverseTransform`.
+A *reference* names the provider of a value, its path and its key. Users write references; the
+config topic stores them and the REST API shows them. Connectors and tasks get the values. Source:
+KIP-297, `ConfigTransformer`, `AbstractHerder.reverseTransform`.
 
-Pure: providers are given, and do what reading there is, so call `transform` where that may take its
-time. ``specs/config-providers`` has what Kafka 4.3.1 made of the same configs.
+This module is pure: providers are passed in and do the reading, so call `transform` where it may
+take time. ``specs/config-providers`` has the results of Kafka 4.3.1 for the same configs.
 """
 
 import re
@@ -19,65 +20,69 @@ from headgate.topics.config_events import Config
 
 _REFERENCE: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 SHORT: Final = 4
-"""A value of fewer characters is hidden only where it stands by itself: as part of longer words it
-would be found in texts that do not speak of it."""
+"""A value with fewer characters is hidden only where it stands as a word of its own. As part of
+longer words it would also be found in unrelated texts."""
 
 
 class ConfigProviderError(CoreError):
-    """A provider cannot say what it is asked. The text is shown to users and kept in statuses: it
-    may name the path, and must not have anything of what is secret."""
+    """A provider cannot return the values. The text is shown to users and kept in statuses: it may
+    name the path, and must not contain secrets."""
 
 
 class ConfigProvider(ABC):
-    """Where values come from that configs only refer to. Source: `ConfigProvider`.
+    """Source of values that configs refer to. Source: `ConfigProvider`.
 
-    One instance serves a worker for as long as it runs, and is called from several threads. Of an
-    exception that is no `ConfigProviderError` users are told the class alone, for its text may have
-    secrets in it.
+    One instance serves a worker for its whole life, and is called from several threads. Of
+    exceptions other than `ConfigProviderError` users see only the class, since the text may contain
+    secrets.
     """
 
     def configure(self, params: Mapping[str, str]) -> None:  # noqa: B027  most have none
-        """Called once, first: what the worker's file says under ``config.providers.NAME.param.``.
+        """Configure the provider; called once, before `get`. `params` are the worker's settings
+        ``config.providers.NAME.param.*``.
 
         Raises:
-            ConfigProviderError: the provider cannot work with these.
+            ConfigProviderError: The provider cannot work with these settings.
         """
 
     @abstractmethod
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
-        """Values of those `keys` that exist under `path` (empty where the reference has none), with
-        their values. A reference to one that is not there is left as it stands.
+        """Return the values of those `keys` that exist under `path` (empty if the reference has
+        none). A reference to a missing key is left as it stands.
 
         Raises:
-            ConfigProviderError: what is asked of this connector or task fails.
+            ConfigProviderError: The values cannot be read. The operation on the connector or task
+                fails.
         """
 
     def close(self) -> None:  # noqa: B027  as above
-        """The worker ends."""
+        """Release resources, since the worker ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
     text: str
-    """As it stands in the config, such as ``${file:/run/secrets.properties:password}``."""
+    """The reference as written in the config, such as
+    ``${file:/run/secrets.properties:password}``."""
     provider: str
     path: str
-    """Empty where there is none: ``${env:HOME}``."""
+    """Path; empty if there is none, as in ``${env:HOME}``."""
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Transformed:
     config: Config
-    """With what references stand for."""
+    """The config with its references resolved."""
     found: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Text of a reference -> what it stands for."""
+    """Resolved values by text of the reference."""
     missing: tuple[Reference, ...] = ()
-    """References to a key that its provider does not have. They are left as they stand."""
+    """References to keys that their provider does not have. They are left as they stand."""
 
 
 def references(value: str | None) -> Iterator[Reference]:
-    """References in one value, from left to right. A path has no colon: the first one ends it."""
+    """Yield the references in one value, from left to right. A path has no colon: the first one
+    ends it."""
     for match in _REFERENCE.finditer(value or ""):
         yield Reference(match[0], match[1], match[3] or "", match[4])
 
@@ -87,13 +92,13 @@ def has_references(config: Config) -> bool:
 
 
 def transform(config: Config, providers: Mapping[str, ConfigProvider]) -> Transformed:
-    """`config` with what its references stand for; each path is asked for once.
+    """Return `config` with its references resolved. Each path is requested once.
 
-    What was found is not looked at again. A reference to a provider that is not among `providers`
-    is left as it stands, as in Connect.
+    References inside resolved values are not resolved. A reference to a provider that is not in
+    `providers` is left as it stands, as in Connect.
 
     Raises:
-        ConfigProviderError: names the provider, the path and the keys.
+        ConfigProviderError: The text names the provider, the path and the keys.
     """
     asked: dict[tuple[str, str], dict[str, Reference]] = {}
     for value in config.values():
@@ -123,8 +128,8 @@ def transform(config: Config, providers: Mapping[str, ConfigProvider]) -> Transf
 
 
 def reverse_transform(connector_config: Config, task_config: Config) -> Config:
-    """A task config as it is written to the config topic: where the connector's own value of a key
-    has a reference, that value, whatever the connector made of it.
+    """Return a task config as it is written to the config topic. Where the connector's own value of
+    a key has a reference, that value is written, whatever the connector made of it.
 
     A value that the connector puts under another key is written as it is, as in Connect.
     """
@@ -135,14 +140,14 @@ def reverse_transform(connector_config: Config, task_config: Config) -> Config:
 
 
 class HiddenValues:
-    """Puts references in place of what they stand for, in texts that are meant for a log, a status
-    or an answer."""
+    """Replaces resolved values by their references, in texts for a log, a status or an answer."""
 
     def __init__(self, found: Iterable[tuple[str, str]]) -> None:
-        """`found`: references and their values, as `Transformed.found` has them."""
+        """Prepare to hide values. `found` are references with their values, as in
+        `Transformed.found`."""
         self._references: dict[str, str] = {}
         for reference, value in found:
-            # As it is, without blanks around it, and with Python's escapes.
+            # The value as it is, without blanks around it, and with Python's escapes.
             for written in (value, value.strip(), repr(value)[1:-1]):
                 if written.strip():
                     self._references.setdefault(written, reference)
@@ -169,7 +174,7 @@ def _asked(
         return provider.get(path, keys)
     except ConfigProviderError as error:
         raise ConfigProviderError(f"{where}: {error}") from None
-    except Exception as error:  # an author's own code: its text may have secrets in it
+    except Exception as error:  # code of connector authors: its text may contain secrets
         raise ConfigProviderError(
             f"{where}: {type(provider).__name__} raised {type(error).__name__}"
         ) from None

@@ -1,4 +1,4 @@
-"""The error of one record's data, apart so that every module of values can raise it."""
+"""`DataError`, in a module of its own so that every module about values can raise it."""
 
 
 class DataError(Exception):

@@ -1,11 +1,12 @@
-"""Dead letters: records that could not be used, and the headers that say why.
+"""Dead letters: records that could not be processed, with headers that say why.
 
-A sink's dead letter is the record as the log had it. A source's has no such form yet: its value is
-the bytes or the text that the source had read, else JSON of the value or of the reason. Headers of
-ours say where it stood. Source: KIP-298, DeadLetterQueueReporter (4.3.1).
+A sink's dead letter is the record as the log had it. A source's record has no such form yet: the
+value of its dead letter is the bytes or text that the source had read, else JSON of the record's
+value or of the reason. Headers of ours say where it stood. Source: KIP-298, DeadLetterQueueReporter
+(4.3.1).
 
-Differs: Connect has no queue for sources; an exception that Java does not have is named by Python's
-module and class; the trace is Python's.
+Differs: Connect has no queue for sources. An exception that Java does not have is named by Python's
+module and class. The trace is Python's.
 """
 
 import json
@@ -37,29 +38,29 @@ _JAVA_ERRORS: Final[Mapping[type[BaseException], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why one record could not be used, and where that was seen."""
+    """The error of one record, and where it occurred."""
 
     connector: str
     task: int
     stage: ErrorStage
     executing_class: str
-    """Connect's name of the converter or the transform, as the config gives it."""
+    """Connect's name of the converter or transform, as the config gives it."""
     error: BaseException
     trace: str
     """Text of the error's traceback."""
 
 
 def error_class(error: BaseException) -> str:
-    """Java's name of an error that Connect has too; else Python's module and name."""
+    """Return Java's name of an error that Connect has too, else Python's module and name."""
     kind = type(error)
     return _JAVA_ERRORS.get(kind) or f"{kind.__module__}.{kind.__qualname__}"
 
 
 def context_headers(failure: Failure, place: tuple[str, int, int] | None) -> Headers:
-    """The headers that `errors.deadletterqueue.context.headers.enable` adds.
+    """Return the headers that `errors.deadletterqueue.context.headers.enable` adds.
 
     Args:
-        place: topic, partition and offset of the record; None: it was in no topic.
+        place: Topic, partition and offset of the record; None if it was in no topic.
     """
     found: list[tuple[str, bytes | None]] = []
     if place is not None:
@@ -78,17 +79,17 @@ def context_headers(failure: Failure, place: tuple[str, int, int] | None) -> Hea
         (PREFIX + "stage", _bytes(failure.stage.value)),
         (PREFIX + "class.name", _bytes(failure.executing_class)),
         (PREFIX + "exception.class.name", _bytes(error_class(error))),
-        # An exception without a message has a null there in Java.
+        # Java writes null for an exception without a message.
         (PREFIX + "exception.message", _bytes(message) if message else None),
         (PREFIX + "exception.stacktrace", _bytes(failure.trace)),
     )
 
 
 def sink_letter(topic: str, raw: ConsumerRecord, failure: Failure | None) -> ProducerRecord:
-    """`raw` for the queue `topic`: key, value, headers and time as they were.
+    """Return `raw` as a dead letter for `topic`, with its key, value, headers and time unchanged.
 
     Args:
-        failure: for the headers; None: they are not wanted.
+        failure: Error for the headers; None if they are not wanted.
     """
     place = (raw.topic, raw.partition, raw.offset)
     added = context_headers(failure, place) if failure is not None else ()
@@ -99,11 +100,11 @@ def sink_letter(topic: str, raw: ConsumerRecord, failure: Failure | None) -> Pro
 def source_letter(
     topic: str, record: SourceRecord | SkippedRecord, failure: Failure | None
 ) -> ProducerRecord:
-    """A record that a source has read and cannot write, for the queue `topic`.
+    """Return a dead letter for `topic`, of a record that a source has read and cannot write.
 
     Args:
-        failure: for the headers of Connect; None: they are not wanted. Those of the source
-            partition and offset are there always.
+        failure: Error for Connect's headers; None if they are not wanted. The headers of the source
+            partition and offset are always there.
     """
     headers: Headers = (
         (SOURCE_PARTITION, _json(record.source_partition)),
@@ -129,10 +130,10 @@ def source_letter(
 
 
 def log_text(task: str, stage: ErrorStage, executing_class: str, record: str | None) -> str:
-    """One error as `errors.log.enable` logs it.
+    """Return the log line of one error, for `errors.log.enable`.
 
     Args:
-        record: with `errors.log.include.messages`, what `told_sink` or `told_source` says.
+        record: With `errors.log.include.messages`, the text of `told_sink` or `told_source`.
     """
     told = record or ""
     return (
@@ -142,7 +143,7 @@ def log_text(task: str, stage: ErrorStage, executing_class: str, record: str | N
 
 
 def told_sink(raw: ConsumerRecord) -> str:
-    """Where a record of a sink stood. As in Connect neither key nor value are shown."""
+    """Return where a sink's record stood. As in Connect, key and value are not shown."""
     return (
         f", where consumed record is {{topic='{raw.topic}', partition={raw.partition}, "
         f"offset={raw.offset}, timestamp={raw.timestamp_ms}, timestampType=CreateTime}}"
@@ -150,12 +151,12 @@ def told_sink(raw: ConsumerRecord) -> str:
 
 
 def told_source(record: object) -> str:
-    """A record of a source with all that it has."""
+    """Return a source's record with all its parts."""
     return f", where source record is = {record!r}"
 
 
 def _bytes(text: str) -> bytes:
-    """UTF-8; what has none (half a surrogate pair) as Java writes it: a question mark."""
+    """Encode as UTF-8. Half a surrogate pair becomes a question mark, as in Java."""
     return text.encode("utf-8", "replace")
 
 
@@ -167,7 +168,7 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> bytes | None:
-    """A value of any kind as bytes that tell as much of it as can be told."""
+    """Return a value of any type as bytes that show as much of it as possible."""
     if value is None:
         return None
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -176,7 +177,7 @@ def _plain(value: Any) -> bytes | None:
         return _bytes(value)
     try:
         return json_bytes(value)
-    except Exception:  # it is here because it is odd
+    except Exception:  # the value is here because it is odd
         return _plain_text(value)
 
 
@@ -185,6 +186,6 @@ def _plain_text(value: Any) -> bytes:
     for form in forms:
         try:
             return _bytes(form(value))
-        except Exception:  # keys of other kinds, circles, a repr that raises
+        except Exception:  # keys of other types, cycles, a repr that raises
             continue
     return _bytes(f"a value of type {kind_of(value)} that has no text")

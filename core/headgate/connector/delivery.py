@@ -1,6 +1,6 @@
-"""What is to be told beforehand where records are delivered at least once only.
+"""Notes for users about configs with which records are delivered only at least once.
 
-Notes are no errors: the config is taken. Connect's answer to a validation has no place for them.
+Notes are no errors: the config is accepted. Connect's answer to a validation has no place for them.
 """
 
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ CLASS = "connector.class"
 def delivery_notes(
     connector: type[Connector], config: Mapping[str, Any], *, exactly_once_enabled: bool
 ) -> list[tuple[str, str]]:
-    """Keys, each with what to tell of it; empty: every record is delivered once.
+    """Return notes as (key, text); none if every record is delivered once.
 
     Args:
-        exactly_once_enabled: `exactly.once.source.support` of the worker is enabled. Else no source
-            is asked, as all deliver at least once.
+        exactly_once_enabled: Whether the worker has `exactly.once.source.support` enabled. If not,
+            all sources deliver at least once, and there is no note about them.
     """
     given = {key: str(value) for key, value in config.items() if value is not None}
     if issubclass(connector, SourceConnector):
         required = given.get(SUPPORT, "").strip().lower() == "required"
         if not exactly_once_enabled or required:
-            return []  # what is required and cannot be had is an error
+            return []  # a requirement that cannot be met is an error
         return _source_notes(connector, given)
     return _sink_notes(connector, given) if issubclass(connector, SinkConnector) else []
 
@@ -77,5 +77,5 @@ def _support(
 ) -> ExactlyOnceSupport | None:
     try:
         return connector.exactly_once_support(config)
-    except Exception:  # the connector's own code; where it matters validation tells of it
+    except Exception:  # code of connector authors; validation reports the error where it matters
         return None

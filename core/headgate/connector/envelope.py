@@ -1,6 +1,6 @@
 """The envelope of Connect's JSON: ``{"schema": ..., "payload": ...}``.
 
-A value without a schema gets the schema that Java's connectors give to such a value; the payload of
+A value without a schema gets the schema that Java's connectors give to such a value. The payload of
 an envelope is read by its schema. Source: `JsonConverter`, `JsonSchema` (4.3.1).
 """
 
@@ -25,7 +25,8 @@ from headgate.java.json import as_java
 
 
 def envelope_start(value: Any) -> bytes:
-    """What comes before the payload `value`, which has no schema; a closing brace comes after."""
+    """Return the text before the payload `value`, which has no schema; a closing brace follows
+    it."""
     kind = value.__class__
     if kind is int and not -(1 << 63) <= value < 1 << 63:
         return _WITHOUT_SCHEMA
@@ -47,7 +48,7 @@ _STARTS: Final[dict[type, bytes]] = {
 
 
 class EnvelopeWriter:
-    """Writes values of schemas. Keeps what it made of the last schemas, `cache_size` of them."""
+    """Writes values with schemas. It caches what it made of the last `cache_size` schemas."""
 
     def __init__(self, numbers: DecimalFormat, use_defaults: bool, cache_size: int) -> None:
         self._numbers = numbers
@@ -59,23 +60,25 @@ class EnvelopeWriter:
         self._write: Write | None = None
 
     def payload(self, schema: Schema, value: Any) -> bytes:
-        """
+        """Return `value` as JSON.
+
         Raises:
-            DataError: `value` is none of `schema`; names the field.
+            DataError: `value` does not fit `schema`; the text names the field.
         """
         return as_java(written(schema, self._writer(schema), value))
 
     def envelope(self, schema: Schema, value: Any) -> bytes:
-        """`payload` in its envelope."""
+        """Return `value` as JSON in an envelope."""
         text = written(schema, self._writer(schema), value)
         return self._start + as_java(text) + b"}"
 
     def schema(self, schema: Schema) -> bytes:
-        """`schema` as JSON."""
+        """Return `schema` as JSON."""
         return self.start(schema)[len(_BEFORE) : -len(_BETWEEN)]
 
     def start(self, schema: Schema) -> bytes:
-        """What comes before a value of `schema` in its envelope; a closing brace comes after."""
+        """Return the text before a value of `schema` in its envelope; a closing brace follows the
+        value."""
         self._writer(schema)
         return self._start
 
@@ -99,7 +102,8 @@ _BETWEEN: Final = b',"payload":'
 
 
 class EnvelopeReader:
-    """Reads envelopes. One that begins with the schema of the last is read by that at once."""
+    """Reads envelopes. An envelope that begins with the same schema as the last one is read by it
+    directly."""
 
     def __init__(self, use_defaults: bool, cache_size: int) -> None:
         self._use_defaults = use_defaults
@@ -109,9 +113,11 @@ class EnvelopeReader:
         self._last: PayloadReader | None = None
 
     def read(self, data: bytes) -> SchemaAndValue:
-        """
+        """Return the schema and the value in `data`.
+
         Raises:
-            DataError: no envelope, no schema that Connect knows, or a payload of another form.
+            DataError: It is no envelope, its schema is unknown to Connect, or the payload does not
+                fit.
         """
         start = self._start
         if start is not None and data.startswith(start) and data.endswith(b"}"):
@@ -119,7 +125,7 @@ class EnvelopeReader:
             try:
                 payload = last.parse(data[len(start) : -1])
             except (ValueError, RecursionError):
-                pass  # more than a schema and a payload: read as a whole
+                pass  # holds more than a schema and a payload: read as a whole
             else:
                 return SchemaAndValue(last.schema, last.read(payload))
         return self._whole(data)
@@ -153,7 +159,7 @@ class EnvelopeReader:
         return found
 
     def _learn(self, data: bytes, found: "PayloadReader") -> None:
-        """Remember what this envelope begins with, if the schema comes first in it."""
+        """Remember the beginning of this envelope, if the schema comes first in it."""
         if not data.startswith(_BEFORE):
             return
         try:
@@ -177,20 +183,20 @@ class PayloadReader:
         self.schema: Final = schema
         self.read: Final[Read] = reader(schema, use_defaults)
         self.exact: Final = has_decimal(schema)
-        """Whether numbers with a point have to be kept to the digit."""
+        """Whether numbers with a point must be kept to the last digit."""
 
     def parse(self, payload: bytes) -> Any:
         return parse(payload, exact=self.exact)
 
 
 def parse(data: bytes, *, exact: bool = False) -> Any:
-    """JSON as the standard library reads it, but for NaN and Infinity.
+    """Parse JSON as the standard library does, but refuse NaN and Infinity.
 
     Args:
-        exact: numbers with a point become Decimal.
+        exact: Read numbers with a point as Decimal.
 
     Raises:
-        ValueError: it is not JSON.
+        ValueError: It is not JSON.
     """
     if exact:
         return json.loads(data, parse_constant=_refuse, parse_float=decimal.Decimal)

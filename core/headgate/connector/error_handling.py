@@ -1,10 +1,9 @@
-"""What a connector's config says about errors (`errors.*`), and when a failed operation is tried
-again.
+"""The `errors.*` settings of a connector's config, and the schedule of retries.
 
 Source: KIP-298, `ConnectorConfig`, `SinkConnectorConfig`, `RetryWithToleranceOperator` (4.3.1).
 Differs: the task goes on with its other duties while it waits for the next attempt (it can be
-paused or stopped, it stays in its group), where Connect blocks the task's thread. A record whose
-retries a stop has ended is read again by the next start, where Connect takes it for failed.
+paused or stopped, and stays in its group); Connect blocks the task's thread. If a stop ends the
+retries of a record, the next start reads it again; Connect counts it as failed.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +14,8 @@ from typing import Any, Final
 from headgate.connector.config import ConfigError, Type, parse_type
 
 RETRY_DELAY_MIN_MS: Final = 300
-"""Wait before the second attempt, doubled with each one. Source: RETRIES_DELAY_MIN_MS."""
+"""Wait before the second attempt; it doubles with each further one. Source:
+RETRIES_DELAY_MIN_MS."""
 
 RETRY_TIMEOUT: Final = "errors.retry.timeout"
 RETRY_DELAY_MAX: Final = "errors.retry.delay.max.ms"
@@ -29,7 +29,7 @@ LETTERS_KEYS: Final = (LETTERS_TOPIC, LETTERS_REPLICAS, LETTERS_HEADERS)
 
 
 class ErrorStage(StrEnum):
-    """Where a record has failed, in Connect's words. Source: `Stage`."""
+    """Stage at which a record failed, in Connect's words. Source: `Stage`."""
 
     TRANSFORMATION = "TRANSFORMATION"
     KEY_CONVERTER = "KEY_CONVERTER"
@@ -44,24 +44,25 @@ class ErrorSettings:
     """`errors.*` of one connector."""
 
     tolerate: bool = False
-    """`errors.tolerance` = all."""
+    """Whether `errors.tolerance` is all."""
     retry_timeout_ms: int = 0
-    """Since the first failure; -1: without end. 0: an operation is tried once."""
+    """Time for retries since the first failure; -1: no limit. 0: an operation is tried once."""
     retry_delay_max_ms: int = 60_000
     log: bool = False
     log_messages: bool = False
     topic: str = ""
-    """Dead letter queue; empty: none."""
+    """Topic of the dead letter queue; empty for none."""
     replicas: int = 3
-    """Replication factor of the queue, where it is created."""
+    """Replication factor of the queue, if it is created."""
     headers: bool = False
-    """Dead letters get headers that tell of the error."""
+    """Whether dead letters get headers that describe the error."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> "ErrorSettings":
-        """
+        """Return the settings in `config`.
+
         Raises:
-            ValueError: a setting is not of its kind; validation should have refused it.
+            ValueError: A setting cannot be parsed; validation should have refused it.
         """
         return cls(
             tolerate=config.get(TOLERANCE, "none").strip().lower() == "all",
@@ -76,13 +77,14 @@ class ErrorSettings:
 
     @property
     def reports(self) -> bool:
-        """Whether somebody hears of a single error: a sink task has an errant record reporter then.
+        """Whether single errors are reported; a sink task then has an errant record reporter.
         Source: SinkConnectorConfig.enableErrantRecordReporter."""
         return bool(self.topic) or self.log
 
 
 def source_letter_errors(config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Key -> what is wrong with the dead letter queue of a source, whose keys only Headgate has."""
+    """Return errors by key about the dead letter queue of a source; only Headgate has these keys
+    for sources."""
     errors: dict[str, list[str]] = {}
     for key, kind in ((LETTERS_REPLICAS, Type.SHORT), (LETTERS_HEADERS, Type.BOOLEAN)):
         try:
@@ -94,9 +96,10 @@ def source_letter_errors(config: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def letters_advice(config: Mapping[str, Any]) -> str:
-    """What to tell who has named a dead letter queue and tolerates no error; empty: nothing.
+    """Return advice for a config that names a dead letter queue but tolerates no error; empty if
+    there is none to give.
 
-    Java takes such a config without a word.
+    Java accepts such a config without a warning.
     """
     topic = str(config.get(LETTERS_TOPIC) or "").strip()
     if not topic or str(config.get(TOLERANCE) or "none").strip().lower() == "all":
@@ -116,7 +119,7 @@ def _half(limit: int) -> int:
 
 
 class Retry:
-    """Attempts at one operation, from its first failure on.
+    """The retries of one operation, from its first failure on.
 
     Source: RetryWithToleranceOperator.execAndRetry, backoff.
     """
@@ -124,29 +127,32 @@ class Retry:
     def __init__(
         self, settings: ErrorSettings, now_ms: int, below: Callable[[int], int] = _half
     ) -> None:
-        """
+        """Begin to count attempts.
+
         Args:
-            now_ms: when the first attempt began.
-            below: a random number from 0 up to its argument, which is not reached.
+            now_ms: Time when the first attempt began.
+            below: Returns a random number from 0 up to its argument, exclusive.
         """
         self._delay_max_ms = settings.retry_delay_max_ms
         self._below = below
         timeout_ms = settings.retry_timeout_ms
         self._deadline_ms: int | None = None if timeout_ms < 0 else now_ms + timeout_ms
         self.attempts = 0
-        """Attempts that have failed."""
+        """Number of failed attempts."""
         self.due_ms: int = now_ms
-        """When the next attempt may be made."""
+        """Time from which the next attempt may be made."""
 
     def failed(self, now_ms: int) -> bool:
-        """An attempt has failed with `RetriableError`. Whether there is another, at `due_ms`."""
+        """Note that an attempt failed with `RetriableError`. Return whether there is another one,
+        at `due_ms`."""
         self.attempts += 1
         deadline_ms = self._deadline_ms
         if deadline_ms is not None and now_ms >= deadline_ms:
             return False
         delay_ms = int(RETRY_DELAY_MIN_MS << min(self.attempts - 1, 40))
         if delay_ms > self._delay_max_ms:
-            # As in Connect: a random one, lest all tasks call a system that is down at once.
+            # A random delay, as in Connect, so that not all tasks call a system that is down at the
+            # same time.
             delay_ms = self._below(self._delay_max_ms) if self._delay_max_ms > 0 else 0
         due_ms = now_ms + delay_ms
         self.due_ms = due_ms if deadline_ms is None else min(due_ms, deadline_ms)

@@ -1,7 +1,8 @@
-"""The keys that Connect itself defines for every connector, for sources and for sinks.
+"""The config keys that Connect itself defines for every connector, for sources and for sinks.
 
-Source: `ConnectorConfig`, `SourceConnectorConfig`, `SinkConnectorConfig` (4.3.1). Differs: class
-names are names, versions of plugins are taken and not compared, expressions are Python's.
+Source: `ConnectorConfig`, `SourceConnectorConfig`, `SinkConnectorConfig` (4.3.1). Differs: a class
+is given by its name and not loaded, versions of plugins are accepted but not compared, and regular
+expressions are Python's.
 """
 
 from collections.abc import Collection, Mapping
@@ -32,14 +33,15 @@ ERRORS: Final = "Error Handling"
 
 CLIENT_PREFIXES: Final = ("producer.override.", "consumer.override.", "admin.override.")
 TASKS_MAX: Final = 100_000
-"""Most tasks that a connector may have. Java has no limit, and builds lists of that length."""
+"""Largest number of tasks of a connector. Java has no limit, and builds lists of that length."""
 SHOWN_MAX: Final = 20
-"""Aliases that an error lists."""
+"""Number of aliases that an error lists."""
 CONVERTER_KEYS: Final = ("key.converter", "value.converter", "header.converter")
 
 
 def connector_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
-    """Keys of both kinds. The converters' defaults are the worker's."""
+    """Return the keys of both kinds of connector. The defaults of the converters are the
+    worker's."""
     keys = _Keys(COMMON)
     high, medium, low = Importance.HIGH, Importance.MEDIUM, Importance.LOW
     keys.add(
@@ -276,7 +278,7 @@ def sink_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
         "Topics",
         Width.LONG,
     )
-    keys.start(COMMON, order=3)  # both are 4 in Connect
+    keys.start(COMMON, order=3)  # both have order 4 in Connect
     keys.add(
         "topics.regex",
         Type.STRING,
@@ -323,10 +325,10 @@ def sink_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
 
 
 def add_chain_keys(definition: ConfigDef, config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Add the keys of each transform and predicate that `config` names by its alias.
+    """Add the keys of each transform and predicate that `config` names by an alias.
 
     Returns:
-        Errors by key that are about several keys at once.
+        Errors by key, for errors that involve several keys.
     """
     errors: dict[str, list[str]] = {}
     predicates = dict.fromkeys(_aliases(config.get("predicates")))
@@ -357,7 +359,7 @@ def add_chain_keys(definition: ConfigDef, config: Mapping[str, Any]) -> dict[str
         )
         named = config.get(prefix + "predicate")
         if named is not None and named not in predicates:
-            # Differs: Java finds this out when the task starts.
+            # Differs: Java notices this when the task starts.
             text = (
                 f"Invalid value {named} for configuration {prefix}predicate: no such alias in "
                 f"predicates ({shown})"
@@ -375,8 +377,8 @@ def add_chain_keys(definition: ConfigDef, config: Mapping[str, Any]) -> dict[str
 
 
 def prefixes_of_unknown_classes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """How the keys of transforms, predicates and converters begin whose class is named and not
-    known: nobody can tell which keys it has."""
+    """Return the key prefixes of transforms, predicates and converters whose class is named but
+    unknown; their keys cannot be known either."""
     named: list[tuple[str, str, Collection[str]]] = []
     for kind, known in (("transforms", TRANSFORMS), ("predicates", PREDICATES)):
         for alias in _aliases(config.get(kind)):
@@ -436,7 +438,8 @@ def _embed(
 
 
 def _aliases(text: object) -> list[str]:
-    """Each once, in order; none of so many that `unique_aliases` refuses them."""
+    """Return the aliases in order, without duplicates; none if there are so many that
+    `unique_aliases` refuses them."""
     parts = text.split(",") if isinstance(text, str) else []
     if len(parts) > ALIASES_MAX:
         return []
@@ -444,7 +447,7 @@ def _aliases(text: object) -> list[str]:
 
 
 class _Keys:
-    """Adds keys to one group, counting their order in it."""
+    """Adds keys to one group and counts their order in it."""
 
     def __init__(self, group: str, definition: ConfigDef | None = None, order: int = 0) -> None:
         self.definition = ConfigDef() if definition is None else definition

@@ -1,15 +1,16 @@
-"""The word that is meant by one that is misspelt."""
+"""Suggestion for a misspelt word."""
 
 from collections.abc import Iterable
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """The word that the fewest edits of one letter make of `word`: at most a third of its letters,
-    or two, and never all; None when none is as near."""
+    """Return the word that needs the fewest edits of one letter from `word`; None if none is near.
+    The limit is a third of the letters or two edits, whichever is more, and always fewer than all
+    letters."""
     best: tuple[int, str] | None = None
     limit = max(2, len(word) // 3)
     for known in sorted(words):
-        if abs(len(word) - len(known)) > limit:  # nor would long words be quick to compare
+        if abs(len(word) - len(known)) > limit:  # comparing long words would also be slow
             continue
         distance = _edits(word.lower(), known.lower())
         if best is None or distance < best[0]:
@@ -18,7 +19,7 @@ def nearest(word: str, words: Iterable[str]) -> str | None:
 
 
 def _edits(left: str, right: str) -> int:
-    """Insertions, deletions and changes of one letter that make `right` of `left`."""
+    """Return how many insertions, deletions and changes of one letter turn `left` into `right`."""
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):
         corner, row[0] = row[0], i

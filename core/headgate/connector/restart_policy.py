@@ -1,9 +1,10 @@
-"""When a failed connector or task is started anew by itself, and when it stays FAILED.
+"""The restart policy: when a failed connector or task is restarted automatically, and when it stays
+FAILED.
 
-Differs: Kafka Connect leaves what failed to its operators, and Strimzi restarts it from outside.
-Here the worker that owns it does, by the keys ``headgate.restart.*`` of the connector's config, or
-else of the worker. The count of restarts stands in the status record, so that a new owner goes on
-counting where the last one stopped.
+Differs: Kafka Connect leaves failed items to its operators, and Strimzi restarts them from outside.
+Here the worker that owns the item restarts it, by the keys ``headgate.restart.*`` of the
+connector's config, or else of the worker. The status record holds the count of restarts, so that a
+new owner continues to count where the last one stopped.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,22 +24,22 @@ ERRORS: Final = "headgate.restart.errors"
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
     restarts_max: int = 0
-    """Budget of restarts in a row; 0: none, what failed stays FAILED."""
+    """Largest number of consecutive restarts; 0: a failed item stays FAILED."""
     backoff_ms: int = 1_000
-    """Restart n waits n² + n times this long."""
+    """Restart number n waits n² + n times this long."""
     backoff_max_ms: int = 600_000
-    """The longest wait before a restart."""
+    """Longest wait before a restart."""
     quiet_ms: int = 600_000
-    """A run that lasted this long before it failed makes the count begin anew."""
+    """Length of a run after which a failure starts the count anew."""
     errors: tuple[str, ...] = ()
-    """Texts, one of which the error must contain; empty: any error."""
+    """Texts of which the error must contain one; empty for any error."""
 
     def delay_ms(self, restarts: int, error: str) -> int | None:
-        """How long to wait before the next restart, or None if there is none.
+        """Return how long to wait before the next restart, or None if there is none.
 
         Args:
-            restarts: how many there were in a row before this one.
-            error: trace or message of the failure.
+            restarts: Number of consecutive restarts so far.
+            error: Trace or message of the failure.
         """
         if restarts >= self.restarts_max:
             return None
@@ -48,8 +49,8 @@ class RestartPolicy:
         return min((number * number + number) * self.backoff_ms, self.backoff_max_ms)
 
     def announced(self, trace: str, restarts: int, delay_ms: int | None) -> str:
-        """`trace` as the status shows it: below what happens next, where the policy is on. The last
-        line stays that of the error."""
+        """Return `trace` as the status shows it. If the policy is on, a first line says what
+        happens next; the last line is still that of the error."""
         if not self.restarts_max:
             return trace
         if delay_ms is None:
@@ -62,7 +63,8 @@ class RestartPolicy:
 
 
 def note_and_error(trace: str) -> tuple[str, str]:
-    """What `RestartPolicy.announced` put above a trace, or nothing, and the trace without it."""
+    """Return the line that `RestartPolicy.announced` put above a trace (or an empty text), and the
+    trace without it."""
     first, _, rest = trace.partition("\n")
     return (first, rest) if first.startswith((_STAYS, _RESTARTED)) else ("", trace)
 
@@ -96,8 +98,9 @@ _PARSERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = MappingProxyTy
 
 
 def restart_policy(config: Config, default: RestartPolicy) -> RestartPolicy:
-    """The policy of a connector: its own keys over the worker's. A value that cannot be used counts
-    as not given: a config in the log may never have been validated."""
+    """Return the policy of a connector: its own keys, and the worker's for those it does not set. A
+    value that cannot be parsed counts as not set, since a config in the log may never have been
+    validated."""
     given: dict[str, Any] = {}
     for key, (field, parse) in _PARSERS.items():
         text = config.get(key)
@@ -110,7 +113,7 @@ def restart_policy(config: Config, default: RestartPolicy) -> RestartPolicy:
 
 
 def restart_errors(config: Config) -> dict[str, str]:
-    """What is wrong with the keys of the policy in `config`: text by key."""
+    """Return errors about the keys of the policy in `config`, by key."""
     wrong: dict[str, str] = {}
     for key, (_, parse) in _PARSERS.items():
         text = config.get(key)

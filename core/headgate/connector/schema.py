@@ -53,32 +53,32 @@ TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 """Names of the logical types."""
 
 SCALE: Final = "scale"
-"""Parameter of a Decimal: digits after the point."""
+"""Parameter of a Decimal: number of digits after the point."""
 PRECISION: Final = "connect.decimal.precision"
-"""Parameter of a Decimal: digits at most. Connect has none; this name is the custom of its
-connectors."""
+"""Parameter of a Decimal: largest number of digits. Connect defines none; connectors for it use
+this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a value is. Frozen: do not change `parameters` or `default` in place.
+    """Schema of a value. Frozen: do not change `parameters` or `default` in place.
 
     Raises:
-        DataError: parts that do not fit the type, or a default that the schema refuses.
+        DataError: A part does not fit the type, or the schema refuses the default.
     """
 
     type: SchemaType
     optional: bool = False
     """Whether a null is allowed."""
     default: Any = None
-    """Stands for a null where the reader asks for it. None: there is none."""
+    """Value that replaces a null where the reader asks for it. None: there is none."""
     name: str | None = None
     """Name of a struct, or of a logical type."""
     version: int | None = None
     doc: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     fields: tuple["Field", ...] = ()
-    """Fields of a STRUCT, in their order."""
+    """Fields of a STRUCT, in order."""
     key_schema: "Schema | None" = None
     """Schema of the keys of a MAP."""
     value_schema: "Schema | None" = None
@@ -104,7 +104,7 @@ class Schema:
         return hash((self.type, self.optional, self.name, self.version, names))
 
     def field(self, name: str) -> "Field | None":
-        """The field of a STRUCT with this name, or None."""
+        """Return the field of a STRUCT with this name, or None."""
         return next((found for found in self.fields if found.name == name), None)
 
     def as_optional(self) -> "Schema":
@@ -115,10 +115,10 @@ class Schema:
 
     @property
     def scale(self) -> int:
-        """Digits after the point of a Decimal.
+        """Number of digits after the point of a Decimal.
 
         Raises:
-            DataError: the parameter is missing or no whole number. Source: Decimal.scale.
+            DataError: The parameter is missing or no integer. Source: Decimal.scale.
         """
         text = self.parameters.get(SCALE)
         if text is None:
@@ -138,7 +138,7 @@ class Field:
 
 
 class SchemaAndValue(NamedTuple):
-    """A value with its schema; None for one without."""
+    """A value with its schema, which is None for a value without one."""
 
     schema: Schema | None
     value: Any
@@ -153,7 +153,7 @@ FLOAT64: Final = Schema(SchemaType.FLOAT64)
 BOOLEAN: Final = Schema(SchemaType.BOOLEAN)
 STRING: Final = Schema(SchemaType.STRING)
 BYTES: Final = Schema(SchemaType.BYTES)
-"""Required, without name; `as_optional` gives the other."""
+"""Required types without a name; `as_optional` gives the optional ones."""
 
 
 def array(items: Schema, *, optional: bool = False) -> Schema:
@@ -167,13 +167,14 @@ def map_of(keys: Schema, values: Schema, *, optional: bool = False) -> Schema:
 def struct(
     fields: Mapping[str, Schema], *, name: str | None = None, optional: bool = False
 ) -> Schema:
-    """A STRUCT with these fields, in the mapping's order."""
+    """Return a STRUCT with these fields, in the mapping's order."""
     found = tuple([Field(key, value) for key, value in fields.items()])
     return Schema(SchemaType.STRUCT, optional, name=name, fields=found)
 
 
 def decimal_of(scale: int, precision: int | None = None, *, optional: bool = False) -> Schema:
-    """Connect's Decimal. `precision`, which Connect has not, is kept as a parameter."""
+    """Return a Connect Decimal. `precision`, which Connect does not have, is kept as a
+    parameter."""
     parameters = {SCALE: str(scale)}
     if precision is not None:
         parameters[PRECISION] = str(precision)
@@ -189,13 +190,14 @@ TIMESTAMP_SCHEMA: Final = Schema(SchemaType.INT64, name=TIMESTAMP, version=1)
 
 
 def validate(schema: Schema, value: Any, path: str = "value") -> None:
-    """Check that `value` is one of `schema`. Source: ConnectSchema.validateValue, Struct.validate.
+    """Check that `value` fits `schema`. Source: ConnectSchema.validateValue, Struct.validate.
 
     Args:
-        path: how errors call the value; its fields are called ``value.field`` and ``value[3]``.
+        path: Name of the value in errors; parts of it are called ``value.field`` and ``value[3]``.
 
     Raises:
-        DataError: names the path, what was seen and what was expected.
+        DataError: The value does not fit. The text names the path, what was seen and what was
+            expected.
     """
     if value is None:
         if not schema.optional:
@@ -216,7 +218,7 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 
 
 def kind_of(value: object) -> str:
-    """Python's name of the value's type, for errors."""
+    """Return Python's name of the value's type, for errors."""
     return type(value).__name__
 
 
@@ -245,7 +247,8 @@ def _integer(bits: int) -> _Check:
 
 
 def _float(schema: Schema, value: Any, path: str) -> None:
-    """A FLOAT32 is the nearest one, as it is in Java; one too large for it is refused."""
+    """Check a float, or an int that a float holds exactly. A FLOAT32 is rounded to the nearest, as
+    in Java; a float too large for it is refused."""
     if isinstance(value, int) and not isinstance(value, bool):
         try:
             exact = int(float(value)) == value
@@ -314,10 +317,10 @@ def _decimal(schema: Schema, value: Any, path: str) -> None:
 
 
 def unscaled(value: decimal.Decimal, scale: int, path: str = "value") -> int:
-    """The whole number that is `value` times 10 to the power of `scale`.
+    """Return the integer that is `value` times 10 to the power of `scale`.
 
     Raises:
-        DataError: it has more digits after the point than `scale`, or is not finite.
+        DataError: The value has more digits after the point than `scale`, or is not finite.
     """
     if not value.is_finite():
         raise DataError(f"{path} is {value}, expected a finite Decimal")
@@ -338,7 +341,7 @@ _EXACT: Final = decimal.Context(
     prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[]
 )
 _MOST_DIGITS: Final = 100_000
-"""Limit of a Decimal, so that 1E+999999999 does not fill the memory."""
+"""Largest number of digits of a Decimal, so that 1E+999999999 does not fill the memory."""
 
 
 def _date(schema: Schema, value: Any, path: str) -> None:
@@ -391,7 +394,7 @@ LOGICAL_TYPES: Final[Mapping[str, SchemaType]] = {
     TIME: SchemaType.INT32,
     TIMESTAMP: SchemaType.INT64,
 }
-"""The type that carries each logical type."""
+"""Type that carries each logical type."""
 _LOGICAL: Final[Mapping[str | None, _Check]] = {
     DECIMAL: _decimal,
     DATE: _date,
@@ -401,7 +404,7 @@ _LOGICAL: Final[Mapping[str | None, _Check]] = {
 
 
 def logical_type(schema: Schema) -> str | None:
-    """Name of the schema's logical type, or None where its value is of the plain type."""
+    """Return the name of the schema's logical type, or None if its values are of the plain type."""
     name = schema.name
     return name if name is not None and LOGICAL_TYPES.get(name) is schema.type else None
 
@@ -413,11 +416,13 @@ _DAY_MS: Final = 86_400_000
 
 
 def to_logical(schema: Schema, carried: Any) -> Any:
-    """The value of a logical type from what carries it: the unscaled number of a Decimal as int,
-    days of a Date, milliseconds of a Time (since midnight) or Timestamp (since 1970 in UTC).
+    """Return the value of a logical type from the value that carries it: the unscaled number of a
+    Decimal as int, days of a Date, milliseconds of a Time (since midnight) or of a Timestamp (since
+    1970 in UTC).
 
     Raises:
-        DataError: Python's type cannot hold it (years before 1 or after 9999), or it is no time.
+        DataError: Python's type cannot hold the value (years before 1 or after 9999), or it is no
+            time of day.
     """
     name = schema.name
     try:
@@ -438,7 +443,8 @@ def to_logical(schema: Schema, carried: Any) -> Any:
 
 
 def from_logical(schema: Schema, value: Any) -> int:
-    """The number that carries a value of a logical type, which `validate` has taken."""
+    """Return the integer that carries a value of a logical type; `validate` must have accepted the
+    value."""
     name = schema.name
     if name == DECIMAL:
         return unscaled(value, schema.scale)

@@ -1,5 +1,5 @@
-"""Keys of configs whose values nobody else is to read, told by their names: for texts that are made
-where the definition of the config is not at hand."""
+"""Secret config keys, recognised by their names. For texts that are made where the definition of
+the config is not at hand."""
 
 import re
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ FS_WORDS: Final = (
     "passwd",
     "sas",
 )
-"""Words of options fs.* and catalog.*, which the library of a file system, or of a catalog, names.
-Some are JSON with secrets."""
+"""Words in options fs.* and catalog.*, whose names come from the library of a file system or
+catalog. Some values are JSON that contains secrets."""
 _OF_A_LIBRARY: Final = re.compile(r"(^|\.)(fs|catalog)\.")
 _LOGIN: Final = re.compile(r"(?<=://)([^\s/@:]*):[^\s/]*(?=@)")
 _PARAMETER: Final = re.compile(
@@ -33,21 +33,21 @@ _PARAMETER: Final = re.compile(
 
 
 def looks_secret(key: str) -> bool:
-    """Whether the name of a config's key says that its value is a secret."""
+    """Return whether a config key's name suggests that its value is secret."""
     name = key.lower()
     words = (*SECRET_WORDS, *FS_WORDS) if _OF_A_LIBRARY.search(name) else SECRET_WORDS
     return any(word in name for word in words)
 
 
 def without_login(text: str) -> str:
-    """`text` without the passwords of the addresses in it: ``sftp://user:[hidden]@host/``, and
+    """Return `text` with the passwords in its addresses hidden: ``sftp://user:[hidden]@host/``, and
     ``postgresql://host/?password=[hidden]``."""
     return _PARAMETER.sub(rf"\1{HIDDEN}", _LOGIN.sub(rf"\1:{HIDDEN}", text))
 
 
 def without_secrets(message: str, config: Mapping[str, str | None]) -> str:
-    """`message` without the values that `config` has for keys that look like secrets, and without
-    the passwords of addresses."""
+    """Return `message` with two things hidden: values that `config` has for keys that look secret,
+    and the passwords in addresses."""
     values = {value for key, value in config.items() if value and looks_secret(key)}
     for value in sorted(values, key=len, reverse=True):
         message = message.replace(value, HIDDEN)

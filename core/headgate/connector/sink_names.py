@@ -1,4 +1,4 @@
-"""What a sink connector's config says of where it reads: its consumer group, its topics."""
+"""The consumer group and the topics of a sink connector, from its config."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,27 +11,27 @@ NO_PROPERTIES: Mapping[str, str] = {}
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
-"""The brokers' own, which they mark so. Source: org.apache.kafka.common.internals.Topic."""
+"""Internal topics of the brokers. Source: org.apache.kafka.common.internals.Topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """``topics.regex`` of a sink: it reads the topics whose whole name matches, those too that come
-    later. Source: `KafkaConsumer.subscribe(Pattern)`, ConsumerMetadata.retainTopic.
+    """``topics.regex`` of a sink. The sink reads all topics whose whole name matches, including
+    topics created later. Source: `KafkaConsumer.subscribe(Pattern)`, ConsumerMetadata.retainTopic.
 
     Raises:
-        JavaPatternError: as `compile_java`.
+        JavaPatternError: As for `compile_java`.
     """
 
     text: str
     with_internal: bool = False
-    """Whether the brokers' own topics may match: ``exclude.internal.topics=false``."""
+    """Whether internal topics of the brokers may match: ``exclude.internal.topics=false``."""
 
     def __post_init__(self) -> None:
         compile_java(self.text)
 
     def of(self, names: Iterable[str]) -> list[str]:
-        """Which of the topics that there are it means, sorted."""
+        """Return those of `names` that match, sorted."""
         matches = compile_java(self.text).match
         return sorted(
             name
@@ -41,28 +41,31 @@ class TopicPattern:
 
 
 SinkTopics: TypeAlias = Sequence[str] | TopicPattern
-"""What a sink reads: topics by their names, or what matches at a time."""
+"""Topics of a sink: their names, or a pattern of names."""
 
 
 def sink_group(connector: str, config: Config, worker: Mapping[str, str] = NO_PROPERTIES) -> str:
-    """Consumer group of a sink connector: what its config or the worker's properties say to its
-    consumers. Source: Worker.baseConsumerConfigs, SinkUtils.consumerGroupId, KIP-458 overrides."""
+    """Return the consumer group of a sink connector, as its config or the worker's properties set
+    it. Source: Worker.baseConsumerConfigs, SinkUtils.consumerGroupId, KIP-458 overrides."""
     named = config.get("consumer.override.group.id") or worker.get("consumer.group.id")
     return named or f"connect-{connector}"
 
 
 def sink_topics(config: Config) -> list[str]:
-    """Topics that ``topics`` names, in its order; none where ``topics.regex`` is set."""
+    """Return the topics that ``topics`` names, in order; none if ``topics.regex`` is set
+    instead."""
     return [part.strip() for part in (config.get("topics") or "").split(",") if part.strip()]
 
 
 def topic_pattern(config: Config, worker: Mapping[str, str] = NO_PROPERTIES) -> TopicPattern | None:
-    """What ``topics.regex`` says, and ``exclude.internal.topics`` of the sink's consumers; None
-    where topics are named. Differs: blanks around the pattern do not count, as with other keys
-    (Connect's tasks leave them, and match nothing).
+    """Return the pattern of ``topics.regex``, with ``exclude.internal.topics`` of the sink's
+    consumers; None if ``topics.regex`` is not set.
+
+    Differs: blanks around the pattern are ignored, as with other keys. (Connect's tasks keep them,
+    and match nothing.)
 
     Raises:
-        JavaPatternError: it is none to Java, or not understood here.
+        JavaPatternError: Java refuses the pattern, or it is not understood here.
     """
     text = (config.get("topics.regex") or "").strip()
     if not text:
@@ -76,11 +79,11 @@ def topic_pattern(config: Config, worker: Mapping[str, str] = NO_PROPERTIES) -> 
 
 
 def sink_subscription(config: Config, worker: Mapping[str, str] = NO_PROPERTIES) -> SinkTopics:
-    """What the tasks of a sink read.
+    """Return the topics that the tasks of a sink read.
 
     Raises:
-        ValueError: nothing.
-        JavaPatternError: as `topic_pattern`.
+        ValueError: The config names no topics.
+        JavaPatternError: As for `topic_pattern`.
     """
     found = sink_topics(config) or topic_pattern(config, worker)
     if not found:
@@ -89,5 +92,6 @@ def sink_subscription(config: Config, worker: Mapping[str, str] = NO_PROPERTIES)
 
 
 def topics_now(topics: SinkTopics, names: Callable[[], Iterable[str]]) -> list[str]:
-    """What is read now; `names`, of all topics that there are, is called where it matters."""
+    """Return the topics that are read now. `names` returns the names of all topics; it is called
+    only for a pattern."""
     return topics.of(names()) if isinstance(topics, TopicPattern) else list(topics)

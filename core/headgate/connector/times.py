@@ -1,9 +1,10 @@
-"""Times that Connect's types cannot hold: seconds, micro- and nanoseconds, with or without zone.
+"""Times that Connect's types cannot hold: seconds, microseconds and nanoseconds, with or without
+zone.
 
-Connect's Time and Timestamp have milliseconds. A time of another unit is a whole number (INT64, its
-value an int) under a name of ours, with the unit as parameter ``unit`` (s, ms, us, ns) and, of an
-instant, the zone it was shown in as ``timezone``. A Timestamp without ``timezone`` is local: what a
-calendar and a clock show, counted as if they were in UTC.
+Connect's Time and Timestamp hold milliseconds. A time of another unit is an integer (INT64, the
+value an int) under a schema name of ours. Parameter ``unit`` is its unit (s, ms, us, ns). For an
+instant, ``timezone`` is the zone it was shown in. A Timestamp without ``timezone`` is local: what a
+calendar and a clock show, counted as if in UTC.
 """
 
 from collections.abc import Mapping
@@ -14,15 +15,15 @@ from headgate.connector.data_error import DataError
 from headgate.connector.schema import Schema, SchemaType
 
 UNIT_TIMESTAMP: Final = "headgate.data.Timestamp"
-"""Units since 1970-01-01T00:00."""
+"""Schema name of a timestamp: units since 1970-01-01T00:00."""
 UNIT_TIME: Final = "headgate.data.Time"
-"""Units since midnight."""
+"""Schema name of a time of day: units since midnight."""
 DURATION: Final = "headgate.data.Duration"
-"""Units."""
+"""Schema name of a duration: units."""
 UNIT: Final = "unit"
 TIMEZONE: Final = "timezone"
 UNITS: Final[Mapping[str, int]] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""How many of each are a second."""
+"""Number of units in a second."""
 
 
 def time_schema(name: str, unit: str, timezone: str | None = None) -> Schema:
@@ -37,10 +38,10 @@ def is_unit_time(schema: Schema) -> bool:
 
 
 def time_text(schema: Schema, value: int) -> str:
-    """ISO 8601 of a time or timestamp, an instant in UTC; of a duration its seconds.
+    """Return a time or timestamp in ISO 8601, an instant in UTC; a duration in seconds.
 
     Raises:
-        DataError: the schema has no unit that is known here.
+        DataError: The schema has no unit that is known here.
     """
     per_second = UNITS.get(schema.parameters.get(UNIT, ""))
     if per_second is None:
@@ -68,12 +69,12 @@ def time_text(schema: Schema, value: int) -> str:
 
 
 _CYCLE: Final = 146_097
-"""Days of 400 years, after which the calendar repeats itself."""
+"""Days in 400 years, after which the calendar repeats."""
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 
 
 def _day(days: int) -> str:
-    """Date of a day since 1970, of any year."""
+    """Return the ISO date of a day counted from 1970, of any year."""
     cycles, ordinal = divmod(days + _EPOCH - 1, _CYCLE)
     shown = date.fromordinal(ordinal + 1)
     year = shown.year + 400 * cycles

@@ -1,4 +1,4 @@
-"""How the topics of a source are created: groups of topics, each with its settings (KIP-158).
+"""Settings for the topics that a source creates, by groups of topics (KIP-158).
 
     topic.creation.default.replication.factor = 3
     topic.creation.default.partitions = 5
@@ -6,10 +6,10 @@
     topic.creation.compacted.include = table-.*, users
     topic.creation.compacted.cleanup.policy = compact
 
-A topic belongs to the first group of which an `include` matches it whole and no `exclude` does,
-else to the group `default`. Source: TopicCreationConfig, SourceConnectorConfig,
-TopicCreationGroup (4.3.1). Differs: what is wrong with a group is found when the config is
-validated (Java: when the connector starts); the defaults of `default` are optional.
+A topic belongs to the first group of which an `include` matches its whole name and no `exclude`
+does; else it belongs to the group `default`. Source: TopicCreationConfig, SourceConnectorConfig,
+TopicCreationGroup (4.3.1). Differs: errors of a group are found when the config is validated (Java:
+when the connector starts); the settings of `default` are optional.
 """
 
 import re
@@ -31,7 +31,7 @@ _OWN: Final = (INCLUDE, EXCLUDE, REPLICAS, PARTITIONS)
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """How a topic is created. None: as the log chooses."""
+    """Settings of a topic to be created. None: as the log chooses."""
 
     partitions: int | None = None
     replicas: int | None = None
@@ -64,13 +64,13 @@ class TopicGroups:
 
 
 def topic_groups(config: Mapping[str, Any], default: TopicSettings) -> TopicGroups:
-    """The groups of a connector's config.
+    """Return the groups in a connector's config.
 
     Args:
-        default: where the config says nothing.
+        default: Settings that apply where the config sets none.
 
     Raises:
-        ConfigError: a value is wrong.
+        ConfigError: A value is wrong.
     """
     base = _settings(config, DEFAULT, default)
     groups = [
@@ -86,7 +86,7 @@ def topic_groups(config: Mapping[str, Any], default: TopicSettings) -> TopicGrou
 
 
 def topic_creation_errors(config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Key -> what is wrong with it, for every key of `topic.creation.*`."""
+    """Return errors by key, for the keys of `topic.creation.*`."""
     errors: dict[str, list[str]] = {}
     names = _names(config)
     for name in (DEFAULT, *names):
@@ -103,8 +103,8 @@ def topic_creation_errors(config: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def topic_keys(config: Mapping[str, Any]) -> set[str]:
-    """Keys below `topic.creation.` that mean something: those that every group has, and what
-    `config` gives to its groups. Of others Java takes no notice."""
+    """Return the keys below `topic.creation.` that are used: those that every group has, and those
+    that `config` sets for its groups. Java ignores others."""
     prefixes = [f"{PREFIX}{group}." for group in (DEFAULT, *_names(config))]
     given = {key for key in config if key.startswith(tuple(prefixes))}
     return given | {GROUPS} | {prefix + key for prefix in prefixes for key in _OWN}
@@ -134,7 +134,7 @@ def _settings(config: Mapping[str, Any], group: str, default: TopicSettings) -> 
 
 
 def _count(config: Mapping[str, Any], key: str) -> int | None:
-    """1 or more, or -1: the broker's default. None: not given."""
+    """Return a count of 1 or more, or -1 for the broker's default; None if not set."""
     given = config.get(key)
     if given is None:
         return None

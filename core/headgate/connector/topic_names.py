@@ -1,4 +1,4 @@
-"""What a topic may be called. Source: org.apache.kafka.common.internals.Topic."""
+"""Rules for the names of topics. Source: org.apache.kafka.common.internals.Topic."""
 
 import re
 from typing import Any, Final
@@ -11,7 +11,7 @@ _EXPECTED: Final = f"expected 1 to {LENGTH_MAX} of letters, digits, dots, dashes
 
 
 def topic_fault(name: str) -> str | None:
-    """What is wrong with the name of a topic, and what was expected; None: nothing."""
+    """Return what is wrong with a topic's name, and what was expected; None if it is valid."""
     if name in (".", ".."):
         return f"{name!r} is no name of a topic: a folder is called so"
     if len(name) > LENGTH_MAX:
@@ -22,8 +22,8 @@ def topic_fault(name: str) -> str | None:
 
 
 def valid_topic(name: str, value: Any) -> None:
-    """Validator of a setting that is the name of a topic, for `ConfigDef`. A missing value is
-    told as that."""
+    """Check a setting that is a topic's name; a validator for `ConfigDef`. A missing value is not
+    an error here, since it is reported as missing."""
     fault = None if value is None else topic_fault(value)
     if fault is not None:
         raise ConfigError.of(name, value, fault)

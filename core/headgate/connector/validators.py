@@ -13,7 +13,8 @@ from headgate.java.pattern import PATTERN_MAX, JavaPatternError, compile_java
 
 
 def between(low: float | None, high: float | None) -> Validator:
-    """A number within these bounds, both included; None is no bound. Source: Range."""
+    """Return a validator for a number within these bounds, both included; None is no bound. Source:
+    Range."""
 
     def check(name: str, value: Any) -> None:
         if value is None:
@@ -31,7 +32,7 @@ def at_least(low: float) -> Validator:
 
 
 def one_of(*choices: str) -> Validator:
-    """Source: ValidString."""
+    """Return a validator for one of `choices`. Source: ValidString."""
 
     def check(name: str, value: Any) -> None:
         if value not in choices:
@@ -41,8 +42,8 @@ def one_of(*choices: str) -> Validator:
 
 
 def one_of_any_case(*choices: str) -> Validator:
-    """Choices are listed in the order given. Source: CaseInsensitiveValidString (which lists them
-    in hash order)."""
+    """Return a validator for one of `choices` in any case. Errors list them in the order given.
+    Source: CaseInsensitiveValidString (which lists them in hash order)."""
     upper = tuple(choice.upper() for choice in choices)
 
     def check(name: str, value: Any) -> None:
@@ -55,21 +56,22 @@ def one_of_any_case(*choices: str) -> Validator:
 
 
 def non_null(name: str, value: Any) -> None:
-    """Source: NonNullValidator."""
+    """Check that the value is not None. Source: NonNullValidator."""
     if value is None:
         raise ConfigError.of(name, "null", "entry must be non null")
 
 
 def non_empty(name: str, value: Any) -> None:
-    """Source: NonEmptyString."""
+    """Check that the text is not empty. Source: NonEmptyString."""
     if value == "":
         raise ConfigError.of(name, value, "String must be non-empty")
 
 
 def non_empty_without_control_chars(name: str, value: Any) -> None:
-    """Source: NonEmptyStringWithoutControlChars."""
+    """Check that the text is not empty and has no control characters. Source:
+    NonEmptyStringWithoutControlChars."""
     if value is None:
-        return  # missing: said once, as a missing key
+        return  # reported once, as a missing key
     if value == "":
         raise ConfigError.of(name, value, "String may not be empty")
     found = [ord(char) for char in value if is_iso_control(char)]
@@ -83,20 +85,24 @@ def non_empty_without_control_chars(name: str, value: Any) -> None:
 
 
 def connector_name(name: str, value: Any) -> None:
-    """As `non_empty_without_control_chars`; Java takes "." and "..", too, which clients leave out
-    of URLs, so that such a connector cannot be asked for."""
+    """Check a connector's name, as `non_empty_without_control_chars` does.
+
+    Differs: "." and ".." are refused. Java accepts them, but clients drop them from URLs, so that
+    such a connector cannot be requested.
+    """
     non_empty_without_control_chars(name, value)
     if value in (".", ".."):
         raise ConfigError.of(name, value, 'a connector cannot be named "." or ".."')
 
 
 def is_iso_control(char: str) -> bool:
-    """`Character.isISOControl`."""
+    """Return what Java's `Character.isISOControl` returns."""
     return char <= "\x1f" or "\x7f" <= char <= "\x9f"
 
 
 def unique_values(name: str, value: Any) -> None:
-    """A list without doubles and without empty items. Source: ValidList.anyNonDuplicateValues."""
+    """Check that a list has no duplicates and no empty items. Source:
+    ValidList.anyNonDuplicateValues."""
     if value is None:
         raise ConfigError(f"Configuration '{name}' values must not be null.")
     if len(set(value)) != len(value):
@@ -106,7 +112,8 @@ def unique_values(name: str, value: Any) -> None:
 
 
 def unique_names(name: str, value: Any) -> None:
-    """As `unique_values`, with one at least. Source: ValidList.anyNonDuplicateValues(false, …)."""
+    """Check as `unique_values` does, and that there is at least one item. Source:
+    ValidList.anyNonDuplicateValues(false, …)."""
     if value == []:
         raise ConfigError(
             f"Configuration '{name}' must not be empty. Valid values include: any non-empty value"
@@ -115,17 +122,17 @@ def unique_names(name: str, value: Any) -> None:
 
 
 def non_empty_list(name: str, value: Any) -> None:
-    """Source: NonEmptyListValidator of Connect's transforms."""
+    """Check that the list is not empty. Source: NonEmptyListValidator of Connect's transforms."""
     if not value:
         raise ConfigError.of(name, value, "Empty list")
 
 
 ALIASES_MAX: Final = 1_000
-"""Most transforms, predicates or groups of topics in one config. Java has no limit."""
+"""Largest number of transforms, predicates or topic groups in one config. Java has no limit."""
 
 
 def unique_aliases(name: str, value: Any) -> None:
-    """Source: ConnectorConfig.aliasValidator."""
+    """Check a list of aliases. Source: ConnectorConfig.aliasValidator."""
     non_null(name, value)
     if len(value) > ALIASES_MAX:
         raise ConfigError(
@@ -136,8 +143,8 @@ def unique_aliases(name: str, value: Any) -> None:
 
 
 def regex(name: str, value: Any) -> None:
-    """Differs: the expression is Python's, and not longer than `PATTERN_MAX`. Source:
-    RegexValidator."""
+    """Check a regular expression. Source: RegexValidator. Differs: the syntax is Python's, and the
+    text may have at most `PATTERN_MAX` characters."""
     if value and len(value) > PATTERN_MAX:
         text = f"it has {len(value)} characters; expected at most {PATTERN_MAX} of them"
         raise ConfigError(f"Invalid value for configuration {name}: Invalid regex: {text}")
@@ -148,8 +155,8 @@ def regex(name: str, value: Any) -> None:
 
 
 def java_regex(name: str, value: Any) -> None:
-    """An expression that means here what it means to Java. Source: RegexValidator; differs: what
-    `headgate.java.pattern` does not understand is refused, though Java does."""
+    """Check a regular expression in Java's syntax. Source: RegexValidator. Differs: expressions
+    that `headgate.java.pattern` does not understand are refused, although Java accepts them."""
     try:
         compile_java(value or "")
     except JavaPatternError as error:
@@ -157,7 +164,7 @@ def java_regex(name: str, value: Any) -> None:
 
 
 def optional(validator: Validator) -> Validator:
-    """`validator`, but None is valid too."""
+    """Return `validator`, extended to accept None."""
 
     def check(name: str, value: Any) -> None:
         if value is not None:
@@ -167,7 +174,7 @@ def optional(validator: Validator) -> Validator:
 
 
 def all_of(*validators: Validator) -> Validator:
-    """Source: CompositeValidator."""
+    """Return a validator that applies all `validators`. Source: CompositeValidator."""
 
     def check(name: str, value: Any) -> None:
         for validator in validators:
@@ -177,7 +184,7 @@ def all_of(*validators: Validator) -> Validator:
 
 
 def known_class(known: Collection[str]) -> Validator:
-    """The name of a class among `known`; None is valid."""
+    """Return a validator for a class name among `known`; None is valid."""
 
     def check(name: str, value: Any) -> None:
         if value is not None and value not in known:
@@ -187,8 +194,9 @@ def known_class(known: Collection[str]) -> Validator:
 
 
 def no_such_class(name: object, known: Collection[str]) -> str:
-    """The text of a class which Java cannot load, and the one that is meant. If none is near, those
-    that there are, by their full names: nobody can add one of these."""
+    """Return the error text for a class that cannot be found, with the name that was probably
+    meant. If no known name is near, list all by their full names, since users cannot add one of
+    these."""
     said = f"Class {name} could not be found."
     if near := nearest(str(name), known):
         return f"{said} Did you mean {near}?"
