@@ -1,7 +1,7 @@
-"""Converters between values and bytes, found by Connect's class names.
+"""Converters between values and bytes, by Connect's class names.
 
 Source: Connect's `StringConverter`, `JsonConverter`, `ByteArrayConverter`, `NumberConverter`s and
-`SimpleHeaderConverter` (4.3.1). What differs is said at each class.
+`SimpleHeaderConverter` (4.3.1). Each class says what differs.
 """
 
 import base64
@@ -63,7 +63,7 @@ class ByteArrayConverter:
 
 
 class NumberConverter:
-    """Numbers in a fixed count of bytes, most significant first. Source: NumberConverter."""
+    """Numbers in a fixed number of bytes, most significant first. Source: NumberConverter."""
 
     CONFIG: Final = ConfigDef()
     layout: struct.Struct
@@ -154,9 +154,9 @@ class BooleanConverter:
 
 
 class HeaderConverter(Protocol):
-    """All headers of a record to bytes and back. Raises `DataError`.
+    """Converts all headers of a record to bytes and back. Raises `DataError`.
 
-    None stands for a header without a value, both ways. Source: HeaderConverter.
+    None stands for a header without a value, in both directions. Source: HeaderConverter.
     """
 
     def configure(self, config: Mapping[str, str]) -> None: ...
@@ -164,9 +164,10 @@ class HeaderConverter(Protocol):
     def from_connect(
         self, topic: str, headers: Headers, schemas: Sequence[Schema | None] = ()
     ) -> RawHeaders:
-        """
+        """Return the headers as bytes.
+
         Args:
-            schemas: one for each header, or none at all.
+            schemas: One schema for each header, or none at all.
         """
         ...
 
@@ -175,19 +176,18 @@ class HeaderConverter(Protocol):
     def to_connect_data(
         self, topic: str, headers: RawHeaders
     ) -> tuple[Headers, tuple[Schema | None, ...]]:
-        """Headers, and the schemas of their values; () where no value has one."""
+        """Return the headers, and the schemas of their values; () if no value has one."""
         ...
 
 
 class SimpleHeaderConverter:
-    """Values as text that tells their type: ``true``, ``12``, ``1.5``, ``null``, JSON lists and
-    objects, other text as it is.
+    """Writes values as text that shows their type: ``true``, ``12``, ``1.5``, ``null``, JSON lists
+    and objects, and other text as it is.
 
-    A null is a header without a value, as in Java; the text ``null`` is read as a null, too.
+    A null is a header without a value, as in Java; the text ``null`` is also read as a null.
 
-    Differs: text is read as a number only where nothing is lost by it (``007`` stays text), and
-    dates stay text. What is not UTF-8 stays bytes, as in Java. Source: SimpleHeaderConverter,
-    Values.
+    Differs: text is read as a number only if nothing is lost (``007`` stays text), and dates stay
+    text. Bytes that are not UTF-8 stay bytes, as in Java. Source: SimpleHeaderConverter, Values.
     """
 
     CONFIG: Final = ConfigDef()
@@ -222,8 +222,8 @@ class SimpleHeaderConverter:
 
 
 class EachHeader:
-    """Any converter, applied to each header. (Connect's converters of values are such converters of
-    headers too.)"""
+    """Applies a converter of values to each header. (Connect's converters of values are also
+    converters of headers.)"""
 
     def __init__(self, converter: Converter) -> None:
         self._converter = converter
@@ -258,15 +258,15 @@ class EachHeader:
 
 
 NO_TIMESTAMP: Final = -1
-"""Kafka's word for none."""
+"""Kafka's value for no timestamp."""
 
 
 def sending_timestamp(timestamp_ms: int) -> int | None:
-    """What a source record's timestamp becomes; None: the time of sending. Source:
+    """Return the timestamp to send for a source record; None means the time of sending. Source:
     ConnectUtils.checkAndConvertTimestamp.
 
     Raises:
-        ValueError: there is no such time; the task fails, whatever it tolerates, as in Connect.
+        ValueError: The timestamp is not valid. The task fails whatever it tolerates, as in Connect.
     """
     if timestamp_ms >= 0:
         return timestamp_ms
@@ -312,7 +312,7 @@ HEADER_CONVERTERS: Final[frozenset[str]] = frozenset(
 
 
 Make: TypeAlias = Callable[[type[Converter]], Converter]
-"""Makes a converter of a class of `CONVERTERS`; see `task_converters`."""
+"""Function that makes a converter from a class in `CONVERTERS`; see `task_converters`."""
 
 
 def _make(found: type[Converter]) -> Converter:
@@ -322,14 +322,14 @@ def _make(found: type[Converter]) -> Converter:
 def make_converter(
     class_name: str, config: Mapping[str, str], *, is_key: bool, make: Make = _make
 ) -> Converter:
-    """The converter that `class_name` names, configured.
+    """Return the converter that `class_name` names, configured.
 
     Args:
-        config: its own keys, without the prefix ``key.converter.`` or ``value.converter.``.
-        make: see `task_converters`.
+        config: Its own keys, without the prefix ``key.converter.`` or ``value.converter.``.
+        make: See `task_converters`.
 
     Raises:
-        ConfigError: no such class, or a key with a wrong value.
+        ConfigError: There is no such class, or a key has a wrong value.
     """
     found = CONVERTERS.get(class_name)
     if found is None:
@@ -341,16 +341,17 @@ def make_converter(
 
 
 def config_def_of(class_name: str) -> ConfigDef:
-    """The keys of a converter of values or headers, without prefix."""
+    """Return the keys of a converter of values or headers, without prefix."""
     return getattr(CONVERTERS.get(class_name, SimpleHeaderConverter), "CONFIG", None) or ConfigDef()
 
 
 def make_header_converter(
     class_name: str, config: Mapping[str, str], make: Make = _make
 ) -> HeaderConverter:
-    """
+    """Return the header converter that `class_name` names, configured.
+
     Raises:
-        ConfigError: no such class, or a key with a wrong value.
+        ConfigError: There is no such class, or a key has a wrong value.
     """
     if class_name not in HEADER_CONVERTERS:
         text = no_such_class(class_name, HEADER_CONVERTERS)
@@ -371,15 +372,15 @@ class TaskConverters:
 def task_converters(
     connector_config: Mapping[str, str], worker_settings: Mapping[str, str], make: Make = _make
 ) -> TaskConverters:
-    """The converters of a task: those the connector names, else the worker's. The keys below a
-    converter's own (``value.converter.schemas.enable``) are taken from where it is named.
+    """Return the converters of a task: those that the connector names, else the worker's. The keys
+    of a converter (``value.converter.schemas.enable``) are taken from the config that names it.
 
     Args:
-        make: makes the converter of a class, with what only the outer world has; a converter with
-            a schema registry needs that.
+        make: Makes the converter of a class, with resources that only the runtime has; a converter
+            with a schema registry needs them.
 
     Raises:
-        ConfigError: see `make_converter`.
+        ConfigError: See `make_converter`.
     """
     key = _named("key.converter", connector_config, worker_settings)
     value = _named("value.converter", connector_config, worker_settings)
@@ -394,7 +395,7 @@ def task_converters(
 def converter_class(
     key: str, connector_config: Mapping[str, str], worker_settings: Mapping[str, str]
 ) -> str:
-    """Name of the class that converts for a task; `key` is ``value.converter``, for instance."""
+    """Return the class name of a task's converter; `key` is ``value.converter``, for example."""
     return _named(key, connector_config, worker_settings)[0]
 
 
@@ -415,10 +416,11 @@ def _named(
 
 
 def _sent_name(name: object) -> str:
-    """The name of a header that Kafka can keep as it is; it may be empty, as in Java.
+    """Return the name of a header if Kafka can keep it as it is; it may be empty, as in Java.
 
     Raises:
-        DataError: no text, text that has no UTF-8, or a NUL: librdkafka would cut the name there.
+        DataError: The name is no text, has no UTF-8, or has a NUL, at which librdkafka would cut
+            it.
     """
     if not isinstance(name, str):
         raise DataError(f"the name of a header is {name!r}, expected text")
@@ -435,7 +437,7 @@ def _sent_name(name: object) -> str:
 def _header_text(value: Value) -> str:
     if value.__class__ is str:
         return value
-    if value.__class__ is int:  # positions: one for each record that was read from a file
+    if value.__class__ is int:  # common: a position for each record that was read from a file
         return str(value)
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(cast(bytes, value)).decode()

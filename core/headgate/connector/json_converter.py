@@ -69,26 +69,26 @@ _CONFIG: Final = (
 
 
 class JsonForm(NamedTuple):
-    """How a JsonConverter writes values of a schema."""
+    """Settings by which a JsonConverter writes values of a schema."""
 
     numbers: DecimalFormat
     use_defaults: bool
-    """A null is written as the default of its schema."""
+    """Whether a null is written as the default of its schema."""
     start: bytes
-    """Stands before the JSON of each value."""
+    """Bytes before the JSON of each value."""
     end: bytes
 
 
 class JsonConverter:
-    """JSON in Connect's envelope of schema and payload, or plain (`schemas.enable` = false).
+    """JSON in Connect's envelope of schema and payload, or plain JSON (`schemas.enable` = false).
 
-    A value without a schema gets the one that Java's connectors give to such a value: text, a
-    boolean, a whole number of 64 bits, a float and bytes are required `string`, `boolean`, `int64`,
-    `double` and `bytes`; objects and lists have schema null, as Java writes what has none.
+    A value without a schema gets the schema that Java's connectors give to such a value. Text, a
+    boolean, an integer of 64 bits, a float and bytes become required `string`, `boolean`, `int64`,
+    `double` and `bytes`. Objects and lists get schema null, as Java writes values without one.
 
-    Differs: floats inside objects and lists without a schema are in Python's form (1e+20 for
-    1.0E20); in an envelope too, no bytes at all are a null, which Java refuses. Numbers without a
-    schema are read at any size. For payloads see `headgate.connector.json_values`.
+    Differs: floats inside objects and lists without a schema have Python's form (1e+20 for 1.0E20).
+    With an envelope too, empty bytes are read as null, which Java refuses. Numbers without a schema
+    are read at any size. For payloads see `headgate.connector.json_values`.
     """
 
     CONFIG: Final = _CONFIG
@@ -97,9 +97,10 @@ class JsonConverter:
         self.configure({}, is_key=False)
 
     def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
-        """
+        """Configure the converter.
+
         Raises:
-            ConfigError: a value of a wrong type, or a schema that is none.
+            ConfigError: A value has the wrong type, or `schema.content` is no schema.
         """
         parsed = self.CONFIG.parse(config)
         self._envelope: bool = parsed["schemas.enable"]
@@ -124,10 +125,10 @@ class JsonConverter:
         return envelope_start(value) + data + b"}" if self._envelope else data
 
     def form(self, schema: Schema) -> JsonForm:
-        """How values of `schema` are written, for whoever writes many at once.
+        """Return how values of `schema` are written, for code that writes many at once.
 
         Raises:
-            DataError: a type in it is not the one of its name.
+            DataError: A type in the schema does not fit the logical type that it names.
         """
         start, end = (self._writer.start(schema), b"}") if self._envelope else (b"", b"")
         return JsonForm(self._numbers, self._use_defaults, start, end)
@@ -167,10 +168,10 @@ def _content(text: str, use_defaults: bool) -> PayloadReader:
 
 
 def json_bytes(value: Value) -> bytes:
-    """`value`, which has no schema, as JSON.
+    """Return `value`, which has no schema, as JSON.
 
     Raises:
-        DataError: it has no form in JSON; names the place in it.
+        DataError: A part of it has no form in JSON; the text names its place.
     """
     try:
         if value.__class__ is float and math.isfinite(value):
@@ -195,10 +196,11 @@ def _json_other(value: object) -> str:
 
 
 def place_without_form(value: Any, other: Callable[[Any], str], path: str = "value") -> str:
-    """Where in a dict or list the first value is that has no form in JSON; empty: nowhere.
+    """Return the place of the first value in a dict or list that has no form in JSON; empty if all
+    have.
 
     Args:
-        other: writes values that JSON does not know, or raises.
+        other: Writes values that JSON does not know, or raises.
     """
     if is_dict(value):
         pairs = value.items()

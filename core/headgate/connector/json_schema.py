@@ -23,11 +23,11 @@ _TYPES: Final = {name: kind for kind, name in _NAMES.items()}
 def schema_text(
     schema: Schema, numbers: DecimalFormat, use_defaults: bool, field_name: str | None = None
 ) -> str:
-    """`schema` as JSON, its members in Java's order.
+    """Return `schema` as JSON, with its members in Java's order.
 
     Args:
-        numbers: form of a decimal that is a default.
-        use_defaults: a null in a default is written as the default of its own schema.
+        numbers: Form of decimals in defaults.
+        use_defaults: Whether a null in a default is written as the default of its own schema.
     """
     parts = [f'"type":{_text(_NAMES[schema.type])}']
     if schema.type is SchemaType.ARRAY:
@@ -67,13 +67,13 @@ def _text(value: object) -> str:
 
 
 def read_schema(document: Any, use_defaults: bool = False) -> Schema | None:
-    """The schema that parsed JSON says; None for a null.
+    """Return the schema that parsed JSON describes; None for a null.
 
     Args:
-        use_defaults: a null in a default becomes the default of its own schema.
+        use_defaults: Whether a null in a default becomes the default of its own schema.
 
     Raises:
-        DataError: no schema that Connect knows.
+        DataError: It is no schema that Connect knows.
     """
     if document is None:
         return None

@@ -1,10 +1,10 @@
-"""Values of a schema as JSON, both ways, as Connect's JsonConverter has them.
+"""Writing and reading of values with a schema as JSON, as Connect's JsonConverter does.
 
-`writer` and `reader` make one function for a schema, which is then called for each value: a schema
-is looked at once, not once a record. Source: JsonConverter.convertToJson, convertToConnect
-(4.3.1). Differs: a payload of another form than its schema is refused, where Java reads 0, false
-or an empty text; a number that its type cannot hold is refused, where Java takes its low bits;
-NaN and infinite numbers are read back, which Java writes and reads as 0.
+`writer` and `reader` make one function for a schema, which is then called for each value, so that
+the schema is inspected once and not for each record. Source: JsonConverter.convertToJson,
+convertToConnect (4.3.1). Differs: a payload that does not fit its schema is refused, where Java
+reads 0, false or an empty text. A number that its type cannot hold is refused, where Java takes its
+low bits. NaN and infinite numbers are read back; Java writes them, and reads them as 0.
 """
 
 import base64
@@ -39,7 +39,7 @@ class DecimalFormat(StrEnum):
     """Form of decimals. Source: DecimalFormat, KIP-481."""
 
     BASE64 = "BASE64"
-    """The unscaled number's bytes, in base64."""
+    """Bytes of the unscaled number, in base64."""
     NUMERIC = "NUMERIC"
     """A JSON number."""
 
@@ -50,14 +50,14 @@ Read: TypeAlias = Callable[[Any], Any]
 
 
 class Misfit(Exception):
-    """A value is none of its schema's. Whoever writes a whole value finds out where."""
+    """A value does not fit its schema. `written` finds out where."""
 
 
 def written(schema: Schema, write: Write, value: Any) -> str:
-    """`value` as JSON text, by the schema's own `write`.
+    """Return `value` as JSON text, written by `write`, the function for `schema`.
 
     Raises:
-        DataError: names the field that does not fit.
+        DataError: The text names the field that does not fit.
     """
     try:
         return write(value)
@@ -68,7 +68,8 @@ def written(schema: Schema, write: Write, value: Any) -> str:
 
 
 def _logical(schema: Schema) -> str | None:
-    """The schema's logical type. As in Java it goes by the name, and its type must be the one."""
+    """Return the schema's logical type. As in Java its name decides, and its type must be the one
+    that belongs to it."""
     wanted = LOGICAL_TYPES.get(schema.name or "")
     if wanted is not None and wanted is not schema.type:
         raise DataError(
@@ -83,11 +84,11 @@ def _logical(schema: Schema) -> str | None:
 def writer(
     schema: Schema, numbers: DecimalFormat, use_defaults: bool, own: Own | None = None
 ) -> Write:
-    """A function from a value to JSON text. It raises `Misfit`: see `written`.
+    """Return a function from a value to JSON text. It raises `Misfit`; see `written`.
 
     Args:
-        use_defaults: a null is written as the default of its schema.
-        own: gives another way to write values of some schemas, at any depth.
+        use_defaults: Whether a null is written as the default of its schema.
+        own: Returns another function for the values of some schemas, at any depth.
     """
     write = own(schema) if own is not None else None
     if write is None:
@@ -175,7 +176,7 @@ def _single_text(value: Any) -> str:
 
 
 def _string_text(value: Any) -> str:
-    return encode_basestring(value)  # a TypeError: no str
+    return encode_basestring(value)  # raises TypeError unless it is a str
 
 
 def _boolean_text(value: Any) -> str:
@@ -233,7 +234,7 @@ def _decimal_writer(schema: Schema, numbers: DecimalFormat) -> Write:
 def _map_writer(
     schema: Schema, numbers: DecimalFormat, use_defaults: bool, own: Own | None
 ) -> Write:
-    """With text as keys an object, else a list of pairs."""
+    """Return a writer of maps: an object if the keys are text, else a list of pairs."""
     keys, values = cast(Schema, schema.key_schema), cast(Schema, schema.value_schema)
     value_text = writer(values, numbers, use_defaults, own)
 
@@ -281,13 +282,13 @@ def _struct_writer(
 
 
 def reader(schema: Schema, use_defaults: bool) -> Read:
-    """A function from parsed JSON to a value. It raises `DataError`.
+    """Return a function from parsed JSON to a value. It raises `DataError`.
 
-    Decimals written as numbers are exact where the JSON was parsed with ``parse_float=Decimal``,
-    for which see `has_decimal`.
+    Decimals that are written as numbers are exact if the JSON was parsed with
+    ``parse_float=Decimal``; see `has_decimal`.
 
     Args:
-        use_defaults: a null gets the default of its schema.
+        use_defaults: Whether a null gets the default of its schema.
     """
     read = _reader_of_some(schema, use_defaults)
     default, optional, kind = schema.default, schema.optional, schema.type.upper()
@@ -376,7 +377,7 @@ def _float_reader(kind: SchemaType) -> Read:
             found = nearest_single(float(value)) if single else float(value)
         except OverflowError as error:
             raise DataError(f"{value} is too large for {kind.upper()}") from error
-        if math.isinf(found):  # of more than 308 digits: an infinite number is a text in JSON
+        if math.isinf(found):  # over 308 digits: an infinite number is a text in JSON
             raise DataError(f"a number is too large for {kind.upper()}")
         return found
 
@@ -384,7 +385,8 @@ def _float_reader(kind: SchemaType) -> Read:
 
 
 def nearest_single(value: float) -> float:
-    """The 32-bit float nearest to `value`. Raises OverflowError: it is too large for one."""
+    """Return the 32-bit float nearest to `value`. Raises OverflowError if `value` is too large for
+    one."""
     return cast(float, _SINGLE.unpack(_SINGLE.pack(value))[0])
 
 
@@ -495,7 +497,7 @@ def _struct_reader(schema: Schema, use_defaults: bool) -> Read:
 
 
 def _name_field(fields: list[tuple[str, Read]], get: Callable[[str], Any]) -> None:
-    """Raise what reading the fields raises, with the name of the first bad one."""
+    """Raise the error of the first field that cannot be read, with the field's name."""
     for name, read_field in fields:
         try:
             read_field(get(name))

@@ -1,7 +1,7 @@
-"""Converters that keep their schemas in a schema registry: names and keys.
+"""Converters with schemas in a schema registry: names and keys.
 
-What they do is in the adapter `headgate_registry`, which the extra ``registry`` installs; these
-classes say what a config may hold. Source: Confluent's AvroConverter, ProtobufConverter and
+The adapter `headgate_registry`, which the extra ``registry`` installs, implements them. These
+classes define their configs. Source: Confluent's AvroConverter, ProtobufConverter and
 JsonSchemaConverter, AbstractKafkaSchemaSerDeConfig, AvroDataConfig, ProtobufDataConfig and
 JsonSchemaDataConfig.
 """
@@ -141,14 +141,15 @@ def _config(*rows: _Row) -> ConfigDef:
 
 
 class RegistryConverter:
-    """A converter whose schemas are in a registry; `headgate_registry` makes the working one."""
+    """A converter with schemas in a registry; `headgate_registry` makes the working class."""
 
     CONFIG: ConfigDef = _config()
 
     def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
-        """
+        """Raise an error, since this class does not work by itself.
+
         Raises:
-            MissingExtraError: nobody made this class a working one.
+            MissingExtraError: The extra ``registry`` is not installed.
         """
         raise MissingExtraError("registry")
 
@@ -163,16 +164,16 @@ class RegistryConverter:
 
 
 class AvroForm(NamedTuple):
-    """How an AvroConverter writes values of a schema."""
+    """Settings by which an AvroConverter writes values of a schema."""
 
     head: bytes
-    """Stands before the Avro of each value."""
+    """Bytes before the Avro of each value."""
     root: Any
-    """The Avro schema as parsed JSON: types that have a name are named in full."""
+    """The Avro schema as parsed JSON; named types are given by their full names."""
     named: Mapping[str, Any]
-    """Definitions of the types that have a name."""
+    """Definitions of the named types."""
     keeps_nulls: bool
-    """A null is written as a null where its schema has a default."""
+    """Whether a null stays a null where its schema has a default."""
 
 
 class AvroConverter(RegistryConverter):
@@ -181,10 +182,10 @@ class AvroConverter(RegistryConverter):
     CONFIG = _config(*_AVRO_ROWS)
 
     def form(self, topic: str, schema: Schema) -> AvroForm:
-        """How values of `schema` are written, for whoever writes many at once.
+        """Return how values of `schema` are written, for code that writes many at once.
 
         Raises:
-            DataError, TransportError and others: as `from_connect`.
+            DataError, TransportError and others: As `from_connect`.
         """
         raise MissingExtraError("registry")
 

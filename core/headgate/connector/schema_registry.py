@@ -1,4 +1,4 @@
-"""Schema registries: what converters ask of one, and what a log keeps so that it can be one.
+"""Schema registries: the interface for converters, and the storage that a log offers for one.
 
 Source: the REST API of Confluent's Schema Registry, for words and rules.
 """
@@ -17,12 +17,12 @@ PROTOBUF: Final = "PROTOBUF"
 
 
 class RegistryUnreachableError(RetriableError):
-    """The registry gave no answer, or one that says to try again. No record is to blame: the task
-    stops, and takes the same records up again after its restart."""
+    """The registry gave no answer, or one that asks to try again. No record is bad: the task stops,
+    and reads the same records again after its restart."""
 
 
 class SchemaRefusedError(DataError):
-    """The registry took no schema under a subject; names the subject and the registry's reason."""
+    """The registry refused a schema under a subject; the text names the subject and the reason."""
 
 
 class UnknownSchemaError(DataError):
@@ -31,7 +31,7 @@ class UnknownSchemaError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A schema that another one uses, by the name under which that one uses it."""
+    """A schema that another schema uses, with the name by which it is used there."""
 
     name: str
     subject: str
@@ -40,7 +40,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as a registry keeps it."""
+    """A schema as a registry stores it."""
 
     kind: str
     """`AVRO`, `JSON` or `PROTOBUF`."""
@@ -61,57 +61,62 @@ class SchemaRegistry(Protocol):
     """A registry as converters use it. Safe for several threads.
 
     Raises:
-        RegistryUnreachableError: from each call.
+        RegistryUnreachableError: Every call may raise it.
     """
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """Id of the schema, which is the subject's newest version unless it was there.
+        """Return the id of the schema. It becomes the subject's newest version unless the subject
+        has it.
 
         Raises:
-            SchemaRefusedError: it does not go with the versions before it.
+            SchemaRefusedError: It is not compatible with the subject's earlier versions.
         """
         ...
 
     def find(self, subject: str, schema: RegisteredSchema) -> int:
-        """Id of a schema that the subject has.
+        """Return the id of a schema that the subject has.
 
         Raises:
-            UnknownSchemaError: it has no such schema.
+            UnknownSchemaError: The subject has no such schema.
         """
         ...
 
     def latest(self, subject: str) -> SchemaVersion:
-        """
+        """Return the newest version of a subject.
+
         Raises:
-            UnknownSchemaError: there is no such subject.
+            UnknownSchemaError: There is no such subject.
         """
         ...
 
     def version(self, subject: str, version: int) -> SchemaVersion:
-        """
+        """Return one version of a subject.
+
         Raises:
-            UnknownSchemaError: there is no such subject, or no such version of it.
+            UnknownSchemaError: There is no such subject, or no such version of it.
         """
         ...
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
-        """
+        """Return the schema with this id.
+
         Raises:
-            UnknownSchemaError: there is none.
+            UnknownSchemaError: There is none.
         """
         ...
 
 
 class SchemaLog(Protocol):
-    """Schemas and subjects as a log keeps them. Raises `headgate.ports.TransportError`."""
+    """Schemas and subjects as a log stores them. Raises `headgate.ports.TransportError`."""
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None: ...
 
     def versions(self, subject: str) -> Sequence[SchemaVersion]:
-        """All versions, oldest first; none: there is no such subject."""
+        """Return all versions, oldest first; none if there is no such subject."""
         ...
 
     def add(self, subject: str, schema: RegisteredSchema, after: int) -> int | None:
-        """Id of the schema, now version ``after + 1`` of the subject. A text that is there under
-        another subject has one id. None: the newest version is another than `after`."""
+        """Add a schema as version ``after + 1`` of the subject and return its id. A text that is
+        stored under another subject keeps that id. Return None if the newest version is not
+        `after`."""
         ...

@@ -1,4 +1,5 @@
-"""Converters that keep text readable: all as text, or text as it is and typed values beside it."""
+"""Converters that keep text readable: `StringConverter` writes everything as text, and
+`TypedConverter` writes text as it is and other values with their schema."""
 
 import base64
 import datetime
@@ -33,14 +34,17 @@ from headgate.java.json import dumps
 
 
 class StringConverter:
-    """Text as UTF-8. Numbers and booleans become Java's text of them.
+    """Text as UTF-8. Numbers and booleans become the text that Java makes of them.
 
-    Differs: a dict or list becomes JSON text, where Java writes the form of its `toString`; a
-    decimal is written by its digits, dates and times in ISO 8601, where Java writes
-    `Date.toString`; a value of another class is refused, where Java takes any `toString`
-    (``Object@1b6d3586``); only the encoding UTF-8 is known; bytes are taken as text if they are
-    UTF-8. In the JSON text dates and times are ISO 8601, instants in UTC; decimals are text, bytes
-    base64, maps lists of pairs, NaN and infinite numbers text. Source: StringConverter (4.3.1).
+    Source: StringConverter (4.3.1). Differs:
+
+    - A dict or list becomes JSON text, where Java writes its `toString`. In it, dates and times are
+    ISO 8601 and instants are in UTC; decimals are text, bytes base64, maps lists of pairs; NaN and
+    infinite numbers are text.
+    - A decimal is written by its digits, and dates and times in ISO 8601, where Java writes
+    `Date.toString`.
+    - A value of another class is refused, where Java writes its `toString` (``Object@1b6d3586``).
+    - Bytes are taken as text if they are UTF-8. UTF-8 is the only encoding.
     """
 
     CONFIG: Final = ConfigDef().define(
@@ -58,9 +62,10 @@ class StringConverter:
         self._write: Write | None = None
 
     def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
-        """
+        """Configure the converter.
+
         Raises:
-            ConfigError: an encoding that is not UTF-8.
+            ConfigError: The encoding is not UTF-8.
         """
         encoding = config.get("converter.encoding", "UTF-8")
         if encoding.strip().upper() not in ("UTF-8", "UTF8"):
@@ -120,13 +125,13 @@ _SCHEMAS_MAX: Final = 1000
 
 
 def text_of(schema: Schema | None, value: Value) -> str:
-    """What `StringConverter` makes of a value. Raises `DataError`."""
+    """Return the text that `StringConverter` makes of a value. Raises `DataError`."""
     data = _TEXT.from_connect("", value, schema)
     return "" if data is None else data.decode(errors="replace")
 
 
 def json_text(schema: Schema | None, value: Value) -> str:
-    """A value as JSON for people, of the same forms. Raises `DataError`."""
+    """Return a value as JSON for people, in the forms of `StringConverter`. Raises `DataError`."""
     items = None if schema is None else Schema(SchemaType.ARRAY, value_schema=schema)
     return text_of(items, [value])[1:-1]
 
@@ -172,7 +177,8 @@ def _other(value: object) -> str:
 
 
 def _leaf(schema: Schema) -> Write | None:
-    """How this schema is written in JSON for people; None: as the converter of JSON has it."""
+    """Return how values of this schema are written in JSON for people; None: as by the JSON
+    converter."""
     logical = logical_type(schema)
     if logical == DECIMAL:
         return _checked(schema, lambda value: f'"{value}"')
@@ -210,12 +216,12 @@ def _pairs(schema: Schema) -> Write:
 
 
 class TypedConverter:
-    """Values with a schema keep it; text and everything else without one is as `StringConverter`
-    has it. Ours alone: Java has no such converter.
+    """Keeps the schema of values that have one; writes values without one as `StringConverter`
+    does. Java has no such converter.
 
-    A typed value is the byte 0xFF, which no text in UTF-8 has, a version (1), the length of the
+    A typed value is the byte 0xFF (which no UTF-8 text contains), a version (1), the length of the
     schema's JSON in 32 bits, that JSON, and the payload as `JsonConverter` writes it. The embedded
-    log stores the schema once for a batch.
+    log stores the schema once per batch.
     """
 
     CONFIG: Final = ConfigDef()
@@ -237,7 +243,7 @@ class TypedConverter:
             data = self._text.from_connect(topic, value)
             if data is None or data[:1] != TYPED_MARK:
                 return data
-            schema = BYTES  # the bytes would pass for a typed value
+            schema = BYTES  # else the bytes would be taken for a typed value
         if schema is not self._last:
             self._start = self._start_of(schema)
             self._last = schema
@@ -288,7 +294,8 @@ _START: Final = struct.Struct(">BBI")
 
 
 def typed_start(data: bytes) -> int | None:
-    """How many bytes of a typed value come before its payload; None: it is no such value."""
+    """Return the number of bytes before the payload of a typed value; None if `data` is no typed
+    value."""
     if len(data) < _START.size or data[:2] != _TYPED:
         return None
     end = _START.size + cast(int, _START.unpack_from(data)[2])

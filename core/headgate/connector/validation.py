@@ -1,10 +1,11 @@
-"""Whether a connector config is valid, as Connect answers it: every key with its value and errors.
+"""Validation of a connector config, answered as Connect does: every key with its value and errors.
 
-Pure: the connector's class is given. Its own code (`config_def`, `validate`, the preflight hooks)
-runs here, so call it where that may take its time. Source: `AbstractHerder`, `DistributedHerder`.
+Pure: the connector's class is passed in. Its own code (`config_def`, `validate`, the preflight
+hooks) runs here, so call it where that may take time. Source: `AbstractHerder`,
+`DistributedHerder`.
 
-Differs: a null is an error for the connector's own keys too (Connect lets it slip through), and
-there is a check of the task runner.
+Differs: a null is an error for the connector's own keys too (Connect accepts it), and the task
+runner is checked.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -52,9 +53,11 @@ Config: TypeAlias = Mapping[str, Any]
 Results: TypeAlias = dict[str, ConfigValue]
 NO_ERRORS: Final[Mapping[str, str]] = MappingProxyType({})
 Matches: TypeAlias = Callable[[str, str], bool | None]
-"""A Java expression, and a text; None: that takes too long to tell."""
+"""Function of a Java expression and a text. It returns whether they match; None if that takes too
+long."""
 
-# What a preflight hook raises to refuse. Anything else is a bug of the connector, for the caller.
+# Exceptions by which a preflight hook refuses a config. Any other is a bug of the connector, and is
+# left to the caller.
 _REFUSALS: Final = (ConfigError, DataError, RetriableError, ValueError, OSError, RuntimeError)
 
 
@@ -73,16 +76,17 @@ def validate_connector(
     override_errors: Mapping[str, str] = NO_ERRORS,
     matches: Matches = _matches,
 ) -> ConfigInfos:
-    """All that Connect would say of `config`, and what our runner adds.
+    """Return everything that Connect reports about `config`, and what our runner adds.
 
     Args:
-        config: with `name` and `connector.class`; values are text, or None, which is an error.
-        worker_settings: texts; `group.id` and the converters are looked at.
+        config: Config with `name` and `connector.class`. Values are text, or None, which is an
+            error.
+        worker_settings: Texts; `group.id` and the converters are used.
         exactly_once_enabled: `exactly.once.source.support` of the worker is enabled.
-        runner: the worker's task runner ("spark", "process", "thread").
-        known_converters: names of converters beside those of `headgate.connector.converters`.
-        override_errors: by key, of the overrides for Kafka clients, which an adapter knows.
-        matches: whether a whole text is one of a Java expression; a user's may take for ever.
+        runner: The worker's task runner ("spark", "process", "thread").
+        known_converters: Names of converters beside those of `headgate.connector.converters`.
+        override_errors: Errors by key, about overrides for Kafka clients, which an adapter checks.
+        matches: Tells whether a Java expression matches a whole text; a user's may take for ever.
     """
     definition, chain_errors = framework_definition(connector_class, config, worker_settings)
     results = definition.validate(config)
@@ -98,7 +102,7 @@ def validate_connector(
         _check_group(config, worker_settings.get("group.id", ""), results)
         _check_instance(config, results)
     own = connector_class.config_def()
-    results.update(own.validate(config))  # the connector's word replaces the framework's
+    results.update(own.validate(config))  # the connector's definition replaces the framework's
     _add(results, config, connector_class.validate(config))
     _check_runner(connector_class, config, runner, results)
     _add(results, config, {key: [text] for key, text in override_errors.items()})
@@ -115,7 +119,7 @@ _NULL_VALUE: Final = "Null value can not be supplied as the configuration value.
 
 
 def error_message(infos: ConfigInfos) -> str:
-    """The text of Connect's answer 400."""
+    """Return the text of Connect's answer 400."""
     return "\n".join(
         [
             "Connector configuration is invalid and contains the following "
@@ -128,15 +132,16 @@ def error_message(infos: ConfigInfos) -> str:
 
 
 def missing_class_message(config: Config) -> str:
-    """Connect's text for a config without `connector.class`."""
+    """Return Connect's text for a config without `connector.class`."""
     return f"Connector config {java_text(dict(config))} contains no connector type"
 
 
 def unknown_keys(connector_class: type[Connector], config: Config) -> dict[str, str | None]:
-    """Keys that nothing defines, each with the nearest that is defined, if one is near. Those of a
-    transform, predicate or converter that is not known are not among them.
+    """Return the keys that no definition has, each with the nearest defined key if one is near.
+    Keys of an unknown transform, predicate or converter are not included.
 
-    For the pipeline file; over the API Connect takes such keys, since a connector may read them.
+    This is for the pipeline file. Over the REST API Connect accepts such keys, since a connector
+    may read them.
     """
     definition, _ = framework_definition(connector_class, config, {})
     known = {*definition.keys, *connector_class.config_def().keys, *RESTART_KEYS}
@@ -160,8 +165,8 @@ def unknown_keys(connector_class: type[Connector], config: Config) -> dict[str, 
 def framework_definition(
     connector_class: type[Connector], config: Config, worker_settings: Mapping[str, str]
 ) -> tuple[ConfigDef, dict[str, list[str]]]:
-    """The keys that Connect defines for this kind of connector, those of the transforms and
-    predicates it names included, and errors that are about several of them."""
+    """Return the keys that Connect defines for this kind of connector, including those of the
+    transforms and predicates that it names, and errors that involve several keys."""
     if issubclass(connector_class, SourceConnector):
         definition = source_keys(worker_settings)
     else:
@@ -185,7 +190,7 @@ def _add(results: Results, config: Config, errors: Mapping[str, Iterable[str]]) 
 def _check_exactly_once(
     connector: type[SourceConnector], config: Config, enabled: bool, results: Results
 ) -> None:
-    """Source: KIP-618."""
+    """Check `exactly.once.support`. Source: KIP-618."""
     result = results["exactly.once.support"]
     if result.errors or result.value.lower() != "required":
         return
@@ -213,7 +218,7 @@ def _check_exactly_once(
 def _check_transaction_boundary(
     connector: type[SourceConnector], config: Config, results: Results
 ) -> None:
-    """Whether or not exactly-once is on, as in Connect."""
+    """Check `transaction.boundary`, whether or not exactly-once is on, as in Connect."""
     result = results["transaction.boundary"]
     if result.errors or result.value.lower() != "connector":
         return
@@ -244,7 +249,8 @@ def _unexpected(error: Exception) -> str:
 
 
 def _check_topics(config: Config, results: Results, matches: Matches) -> None:
-    """Exactly one of `topics` and `topics.regex`, said at both; the DLQ is neither."""
+    """Check that exactly one of `topics` and `topics.regex` is set, and that neither includes the
+    dead letter queue. The errors are reported on both keys."""
     topics = str(config.get("topics") or "").strip()
     pattern = str(config.get("topics.regex") or "").strip()
     if bool(topics) == bool(pattern):
@@ -297,7 +303,8 @@ def _check_group(config: Config, worker_group: str, results: Results) -> None:
 
 
 def _check_instance(config: Config, results: Results) -> None:
-    """Ours: Java starts the tasks, and each shuts the one before it out."""
+    """Check `group.instance.id`. Differs: Java starts the tasks, and each fences the one before
+    it."""
     override, tasks_max = "consumer.override.group.instance.id", results["tasks.max"]
     if config.get(override) and not tasks_max.errors and tasks_max.value != 1:
         text = (
@@ -311,7 +318,7 @@ def _check_instance(config: Config, results: Results) -> None:
 def _check_runner(
     connector: type[Connector], config: Config, runner: str, results: Results
 ) -> None:
-    """Ours: a connector that only one task runner can run is refused before it starts."""
+    """Check that the worker's task runner can run the connector. Java has no such check."""
     needed = connector.REQUIRES_RUNNER
     refused = results["connector.class"].errors
     if needed is not None and needed != runner:
@@ -340,7 +347,7 @@ def _check_runner(
 
 
 def no_transforms(config: Config) -> str:
-    """Why a sink of planned batches refuses `config`, if that names transforms; empty: it names
+    """Return why a sink of planned batches refuses the transforms in `config`; empty if there are
     none. Such a sink reads the log itself."""
     named = str(config.get("transforms") or "").strip()
     if not named:
@@ -355,8 +362,8 @@ def no_transforms(config: Config) -> str:
 def _infos(
     config: Config, keys: Mapping[str, ConfigKey], groups: Iterable[str], results: Results
 ) -> ConfigInfos:
-    """Unknown keys first, then known ones in order, then those of the converters: Connect's
-    order, which its answer 400 shows."""
+    """Return the infos in Connect's order, which its answer 400 shows: unknown keys, then known
+    keys in order, then the converters' keys."""
     infos = [ConfigInfo(None, None, result) for key, result in results.items() if key not in keys]
     infos += [
         ConfigInfo(ConfigKeyInfo.of(key), key.type, results[name]) for name, key in keys.items()
@@ -386,11 +393,11 @@ def _converter_infos(key: str, config: Config) -> list[ConfigInfo]:
 
 
 def converter_errors(key: str, config: Config) -> dict[str, str]:
-    """What is wrong with the keys of the converter's own class where `config` is a worker's: also
-    with those that the class does not have.
+    """Return errors about the keys of a converter's own class in a worker's config, and about keys
+    that the class does not have.
 
     Args:
-        key: one of `CONVERTER_KEYS`; a class that is not known has no keys to look at.
+        key: One of `CONVERTER_KEYS`. An unknown class has no keys to check.
     """
     definition = _converter_definition(str(config[key]))
     if definition is None:
