@@ -4,8 +4,8 @@ import math
 
 
 def java_double(value: float) -> str:
-    """`value` as `Double.toString` writes it (of Java 19 and later: the shortest that reads back,
-    scientific from 10^7 up and below 10^-3)."""
+    """Return `value` as `Double.toString` writes it in Java 19 and later: the shortest text that
+    reads back, in scientific form from 10^7 up and below 10^-3."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -17,7 +17,7 @@ def java_double(value: float) -> str:
 
 
 def _decimal(value: float) -> tuple[str, str, int]:
-    """Sign, significant digits, and the exponent of the first of them."""
+    """Return the sign, the significant digits, and the exponent of the first digit."""
     mantissa, _, exponent_text = f"{abs(value)!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
     exponent = int(exponent_text or "0") + len(whole) - 1
@@ -25,7 +25,7 @@ def _decimal(value: float) -> tuple[str, str, int]:
     stripped = digits.lstrip("0")
     exponent -= len(digits) - len(stripped)
     if len(stripped.rstrip("0")) == 1:
-        # Java gives two digits at least, the nearest two: 4.9E-324, where one would do.
+        # Java writes at least two digits, the nearest two: 4.9E-324, where one digit would do.
         mantissa, _, exponent_text = f"{abs(value):.1e}".partition("e")
         stripped, exponent = mantissa.replace(".", ""), int(exponent_text)
     return ("-" if value < 0 else "", stripped.rstrip("0"), exponent)

@@ -1,5 +1,6 @@
-"""The order in which Java's hash tables walk strings and task ids. Connect lets it decide who keeps
-the odd piece of work, and writes some lists, and the names of source partitions, in it.
+"""The order in which Java's hash tables walk strings and task ids. In Connect that order decides
+which worker keeps the odd piece of work. It is also the order of some lists on the wire and of the
+names in source partitions.
 
 Source: `java.util.HashMap`, `String.hashCode`; `ConnectorTaskId`.
 """
@@ -19,12 +20,13 @@ T = TypeVar("T")
 _MASK: Final = 0xFFFFFFFF
 _CAPACITY_MIN: Final = 16
 _HASHES_CACHED: Final = 2**15
-"""A Java string keeps its hash as well: names and ids come again in every round of a group."""
+"""Number of hashes cached. Names and ids come again in every round of a group; a Java string caches
+its hash as well."""
 
 
 @lru_cache(maxsize=_HASHES_CACHED)
 def string_hash(text: str) -> int:
-    """`String.hashCode` as an unsigned number of 32 bits."""
+    """Return `String.hashCode` as an unsigned 32-bit number."""
     found = 0
     for unit in _utf16_units(text):
         found = 31 * found + unit & _MASK
@@ -32,25 +34,25 @@ def string_hash(text: str) -> int:
 
 
 def _utf16_units(text: str) -> Iterable[int]:
-    if text.isascii():  # nearly all are, and this is three times as fast
+    if text.isascii():  # nearly all are ASCII, and this is three times as fast
         return text.encode()
     data = text.encode("utf-16-le", "surrogatepass")
     return struct.unpack(f"<{len(data) // 2}H", data)
 
 
 def task_hash(task: TaskId) -> int:
-    """`ConnectorTaskId.hashCode` as an unsigned number of 32 bits."""
+    """Return `ConnectorTaskId.hashCode` as an unsigned 32-bit number."""
     return 31 * string_hash(task.connector) + task.task & _MASK
 
 
 @dataclass(frozen=True, slots=True)
 class Hashed(Generic[T]):
-    """A kind of keys."""
+    """A type of keys: how they are hashed and compared."""
 
     hash_of: Callable[[T], int]
-    """`hashCode` of a key, unsigned."""
+    """Returns the `hashCode` of a key, unsigned."""
     rank_of: Callable[[T], Any]
-    """Sorts them as their `compareTo` does."""
+    """Returns a sort key that orders keys as their `compareTo` does."""
 
 
 STRINGS: Final = Hashed(string_hash, utf16_key)
@@ -58,8 +60,8 @@ TASKS: Final = Hashed(task_hash, lambda task: (utf16_key(task.connector), task.t
 
 
 def in_map_order(keys: Collection[str]) -> list[str]:
-    """`keys`, each once, as a `HashMap` or `HashSet` walks them that they were put into one by one,
-    in their order."""
+    """Return `keys` without duplicates, in the order in which a `HashMap` or `HashSet` walks them
+    after they were put in one by one."""
     if len(keys) < 2:
         return list(keys)
     if _has_a_full_bucket(keys, STRINGS, _CAPACITY_MIN):
@@ -70,16 +72,18 @@ def in_map_order(keys: Collection[str]) -> list[str]:
 def in_set_order(
     collection: Sequence[T], kind: Hashed[T], kept: Collection[T] | None = None
 ) -> list[T]:
-    """The items of `collection`, each once, as a `HashSet` walks them that was made of it.
+    """Return the items of `collection` without duplicates, in the order in which a `HashSet` made
+    of it walks them.
 
     Args:
-        kept: those of them that were left in the set, each once and in the order of `collection`;
+        kept: Items that are still in the set, without duplicates and in the order of `collection`;
             None for all.
     """
     capacity = _capacity_made(len(collection))
     left = list(dict.fromkeys(collection)) if kept is None else kept
     ordered = _sorted(left, kind, capacity)
-    # Others in a bucket matter to those who share it; in a small table they may have made it grow.
+    # Other items in a bucket matter to the items that share it; in a small table they may have made
+    # it grow.
     taken = {_spread(kind.hash_of(item)) & capacity - 1 for item in left}
     if capacity >= TREES_FROM and len(taken) == len(left):
         return ordered
@@ -95,13 +99,13 @@ def _spread(found: int) -> int:
 
 
 def _sorted(items: Iterable[T], kind: Hashed[T], capacity: int) -> list[T]:
-    """As a table of lists walks them."""
+    """Return the items in the order of a table whose buckets are lists."""
     hash_of = kind.hash_of
     return sorted(items, key=lambda item: _spread(hash_of(item)) & capacity - 1)
 
 
 def _walked(items: Iterable[T], kind: Hashed[T], capacity: int) -> list[T]:
-    """As any table walks them, which began with `capacity` buckets."""
+    """Return the items in the order of any table that began with `capacity` buckets."""
     table: HashTable[T] = HashTable(capacity)
     for item in items:
         table.put(item, _spread(kind.hash_of(item)), kind.rank_of(item))
@@ -109,8 +113,8 @@ def _walked(items: Iterable[T], kind: Hashed[T], capacity: int) -> list[T]:
 
 
 def _has_a_full_bucket(items: Collection[T], kind: Hashed[T], capacity: int) -> bool:
-    """Whether a table that began with `capacity` buckets has, or had while it grew, one with more
-    of `items`, which came in this order, than a list may have."""
+    """Return whether a table that began with `capacity` buckets has, or had while it grew, a bucket
+    with more items than a list may have. `items` were put in in this order."""
     if len(items) <= LIST_MAX:
         return False
     spread = [_spread(kind.hash_of(item)) for item in items]
@@ -125,7 +129,7 @@ def _has_a_full_bucket(items: Collection[T], kind: Hashed[T], capacity: int) -> 
 
 
 def _capacity_grown(size: int) -> int:
-    """Capacity of a table into which `size` keys were put."""
+    """Return the capacity of a table into which `size` keys were put one by one."""
     capacity = _CAPACITY_MIN
     while capacity * 3 // 4 < size:
         capacity *= 2
@@ -133,8 +137,8 @@ def _capacity_grown(size: int) -> int:
 
 
 def _capacity_made(size: int) -> int:
-    """Capacity of a table made for `size` keys, by Java 17 and 18. From 19 on it is half of that
-    when `size` is exactly 12, 24, 48, …, as if it had grown."""
+    """Return the capacity of a table made for `size` keys by Java 17 and 18. From Java 19 on it is
+    half of that if `size` is exactly 12, 24, 48, …, as if the table had grown."""
     capacity = _CAPACITY_MIN
     while capacity < size * 4 // 3 + 1:
         capacity *= 2

@@ -1,13 +1,13 @@
 """JSON as Java's `JsonConverter` (schemas.enable=false) reads and writes it, to the byte.
 
-Every reader of a log must agree on what parses, or offsets and states differ between workers. What
-Kafka Connect 4.3.1 (Jackson 2.21) does was recorded case by case; the table is
-``specs/java-json/reading.jsonl`` and `parse` is held to it.
+Every reader of a log must agree on what can be parsed, or offsets and states differ between
+workers. The behaviour of Kafka Connect 4.3.1 (Jackson 2.21) was recorded case by case in
+``specs/java-json/reading.jsonl``, and tests hold `parse` to it.
 
-Where Java differs from Python's `json`: what follows the first value is ignored; an empty value
-and ``null`` are both None (a tombstone); NaN and Infinity are refused; numbers may have leading
-zeros; integers wrap to 64 bits; UTF-16 and UTF-32 are recognised; UTF-8 is decoded without looking
-for overlong forms or surrogates; there are limits on depth and length.
+Java differs from Python's `json` in these points. Bytes after the first value are ignored. An empty
+value and ``null`` are both None (a tombstone). NaN and Infinity are refused. Numbers may have
+leading zeros. Integers wrap to 64 bits. UTF-16 and UTF-32 are recognised. UTF-8 is decoded without
+a check for overlong forms or surrogates. Depth and length are limited.
 """
 
 import json
@@ -40,26 +40,27 @@ __all__ = [
 
 Parse: TypeAlias = Callable[[bytes], Any]
 """A faster parser. It raises ValueError for what it refuses; what it accepts must be JSON as RFC
-8259 has it. Numbers it may read as it likes: see `trusted`."""
+8259 defines it. It may read numbers in its own way; see `trusted`."""
 
 _OPENERS_MAX: Final = DEPTH_MAX // 4
 _LONG_NUMBER: Final = re.compile(rb"[-+.0-9eE]{%d}" % (NUMBER_LENGTH_MAX + 1))
 _LONG_EXPONENT: Final = re.compile(rb"[eE][-+]?[0-9]{10}")
 _TWO_DIGITS: Final = re.compile(rb"[0-9]{2}")
-"""In every fifth byte: so any ten digits show, and few documents need a longer look."""
+"""Two digits among every fifth byte. Any run of ten digits shows this way, and few documents need a
+closer look."""
 _NUMERIC: Final = frozenset(b"-+.0123456789eE")
 
 
 def parse(data: bytes) -> Any:
-    """The value that Java reads: dict, list, str, int (within 64 bits), float, bool or None.
+    """Return the value that Java reads: dict, list, str, int (within 64 bits), float, bool or None.
 
     Raises:
-        NotJsonError: Java refuses it too; says at which byte and why.
+        NotJsonError: Java refuses the bytes too. The text says at which byte and why.
 
-    Cost: that of `json` for ordinary documents; odd ones are read again by a reader of our own.
+    Cost: that of `json` for ordinary documents. Unusual ones are read again by a reader of our own.
     """
     if not plain(data) or b"\\ud" in data or b"\\uD" in data:
-        # Python takes halves of surrogate pairs where Jackson does not.
+        # Python accepts halves of surrogate pairs where Jackson does not.
         return read(data)
     try:
         value, _ = _DECODER.raw_decode(data.decode())
@@ -69,23 +70,24 @@ def parse(data: bytes) -> Any:
 
 
 def plain(data: bytes) -> bool:
-    """An object or array without whitespace before it, too short and too flat for Java's limits.
+    """Return whether `data` is an object or array without whitespace before it, within Java's
+    limits on length and depth.
 
-    Where it is so, a parser that keeps to RFC 8259 and accepts `data` reads what Java reads,
-    numbers apart.
+    If so, a parser that keeps to RFC 8259 and accepts `data` reads what Java reads, except for
+    numbers.
     """
     if data[:1] not in (b"{", b"["):
         return False
-    # What has a thousand bytes is neither nested too deep nor has it names too long.
+    # A document of a thousand bytes is not nested too deep, and its names are not too long.
     return len(data) <= DEPTH_MAX or (
         len(data) <= NAME_LENGTH_MAX and data.count(b"{") + data.count(b"[") <= _OPENERS_MAX
     )
 
 
 def trusted(data: bytes) -> bool:
-    """Whether a foreign parser may be asked to read `data`: `plain`, and no number is too long.
+    """Return whether another parser may read `data`: it is `plain`, and no number is too long.
 
-    It matters also for numbers that nobody will look at: Java refuses the document they are in.
+    This matters even for numbers that nobody uses: Java refuses the whole document.
     """
     return (
         plain(data)
@@ -95,13 +97,13 @@ def trusted(data: bytes) -> bool:
 
 
 def _has_long_number(data: bytes) -> bool:
-    # A run of 1001 bytes covers one of every 1000th: most documents are cleared by a few looks.
+    # A run of 1001 bytes covers one of every 1000th byte: a few looks clear most documents.
     sampled = data[NUMBER_LENGTH_MAX - 1 :: NUMBER_LENGTH_MAX]
     return any(byte in _NUMERIC for byte in sampled) and _LONG_NUMBER.search(data) is not None
 
 
 def java_int(value: int) -> int:
-    """`value` as Java's ``(int)`` cast leaves it: the low 32 bits, signed."""
+    """Return `value` after Java's ``(int)`` cast: the low 32 bits, signed."""
     return (value + 0x80000000 & 0xFFFFFFFF) - 0x80000000
 
 
@@ -114,7 +116,7 @@ def _integer(text: str) -> int:
 
 
 def _float(text: str) -> float:
-    # Too short for an exponent of more than 32 bits. Java has no negative zero here.
+    # The text is too short for an exponent of more than 32 bits. Java has no negative zero here.
     value = float(text) if len(text) < 12 else 0.0
     if value == 0.0:
         raise NotJsonError("a number for the exact reader")
@@ -130,19 +132,21 @@ _DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse
 _UNLIKE_JAVA: Final = re.compile(
     '\\\\(?:["\\\\]|u00[01][0-9a-f])|[\ud800-\udfff\U00010000-\U0010ffff]'
 )
-"""Where Python writes otherwise than Jackson; escaped quotes and backslashes keep the count."""
+"""Text that Python writes differently from Jackson. Escaped quotes and backslashes are matched so
+that the others are counted right."""
 
 
 def dumps(value: object, other: Callable[[object], object] | None = None) -> bytes:
-    """`value` as Java writes it: no whitespace, order as given, UTF-8; control characters and what
-    is outside the Basic Multilingual Plane as escapes with capital letters. Floats are in Python's
-    form, which is the same from 0.001 up to 10^7 (see `java_double`).
+    """Return `value` as Java writes it: no whitespace, order as given, in UTF-8. Control characters
+    and characters outside the Basic Multilingual Plane become escapes with capital letters. Floats
+    have Python's form, which is the same from 0.001 up to 10^7 (see `java_double`).
 
     Args:
-        other: what is written for a value that JSON does not know; it may raise TypeError.
+        other: Returns a value to be written for one that JSON does not know; it may raise
+            TypeError.
 
     Raises:
-        ValueError: a float is not finite.
+        ValueError: A float is not finite.
     """
     return as_java(
         encode_basestring(value) if type(value) is str else _encoder(other).encode(value)
@@ -150,7 +154,7 @@ def dumps(value: object, other: Callable[[object], object] | None = None) -> byt
 
 
 def as_java(text: str) -> bytes:
-    """JSON text that Python wrote, with Java's escapes, in UTF-8."""
+    """Return JSON text that Python wrote, with Java's escapes, in UTF-8."""
     if "\\u00" in text or not text.isascii():
         text = _UNLIKE_JAVA.sub(_as_jackson, text)
     return text.encode()
@@ -158,7 +162,7 @@ def as_java(text: str) -> bytes:
 
 @lru_cache(maxsize=8)
 def _encoder(other: Callable[[object], object] | None) -> json.JSONEncoder:
-    # `json.dumps` makes one for each call, which costs more than what it then does.
+    # `json.dumps` makes an encoder for each call, which costs more than the encoding.
     return json.JSONEncoder(
         separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=other
     )

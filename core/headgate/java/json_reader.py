@@ -1,4 +1,4 @@
-"""The slow and exact half of `headgate.java.json`: a JSON reader with Jackson's habits, byte by
+"""The slow and exact half of `headgate.java.json`: a JSON reader that behaves as Jackson, byte by
 byte. Source: Jackson 2.21, `UTF8StreamJsonParser`, `ByteSourceJsonBootstrapper`,
 `StreamReadConstraints`."""
 
@@ -39,26 +39,26 @@ _LITERALS: Final[tuple[tuple[bytes, Any], ...]] = (
 
 
 class NotJsonError(CoreError, ValueError):
-    """Java's reader refuses these bytes, so they say nothing to any reader."""
+    """Java's reader refuses these bytes, so no reader may use them."""
 
 
 def java_long(value: int) -> int:
-    """`value` as Java's ``(long)`` leaves it: the low 64 bits, signed."""
+    """Return `value` after Java's ``(long)`` cast: the low 64 bits, signed."""
     return (value + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
 
 
 def read(data: bytes) -> Any:
-    """The first value in `data`; None if there is none.
+    """Return the first value in `data`; None if there is none.
 
     Raises:
-        NotJsonError: says at which byte and why.
+        NotJsonError: Java refuses the bytes. The text says at which byte and why.
     """
     return _Reader(_as_utf8(data)).document()
 
 
 def _as_utf8(data: bytes) -> bytes:
-    """`data` in UTF-8. Which encoding it is in Jackson tells from the first four bytes; of shorter
-    documents it recognises no byte order mark."""
+    """Return `data` in UTF-8. Jackson detects the encoding from the first four bytes; in shorter
+    documents it does not recognise a byte order mark."""
     head = data[:4]
     if len(head) == 4:
         if head[:3] == b"\xef\xbb\xbf":
@@ -84,8 +84,8 @@ def _as_utf8(data: bytes) -> bytes:
 
 
 def _from_utf16(data: bytes, order: Literal["big", "little"]) -> bytes:
-    """As Java decodes UTF-16: half a pair and what stands where its other half should be become
-    one U+FFFD."""
+    """Decode UTF-16 as Java does: half a surrogate pair, together with the unit in place of its
+    other half, becomes one U+FFFD."""
     units = [int.from_bytes(data[i : i + 2], order) for i in range(0, len(data) - 1, 2)]
     characters: list[str] = []
     position = 0
@@ -112,7 +112,8 @@ def _from_utf32(data: bytes, order: Literal["big", "little"]) -> bytes:
     for index, code in enumerate(codes):
         if code > 0x10FFFF:
             raise NotJsonError(f"not JSON at byte {4 * index}: no UTF-32 character")
-    # Halves of pairs pass here, unlike in UTF-8: as escapes they pass below, too.
+    # Halves of surrogate pairs are accepted here, unlike in UTF-8, and as escapes they pass below
+    # too.
     text = "".join(chr(code) if code >> 11 != 0x1B else f"\\u{code:04x}" for code in codes)
     if len(data) % 4 and not text.strip(" \t\r\n"):
         raise NotJsonError(f"not JSON at byte {len(data)}: a UTF-32 character cut short")
@@ -120,8 +121,8 @@ def _from_utf32(data: bytes, order: Literal["big", "little"]) -> bytes:
 
 
 class _Reader:
-    """One pass over one document. Containers are kept on a list of our own, so that depth costs no
-    recursion."""
+    """One pass over one document. Open containers are kept on a list of our own, so that depth
+    needs no recursion."""
 
     __slots__ = ("data", "end", "position")
 
@@ -133,7 +134,8 @@ class _Reader:
     def document(self) -> Any:
         if self.peek() is None:
             return None
-        # Each open container: the object or list itself, and the name its next value goes under.
+        # Each open container: the object or list itself, and the name under which it goes into its
+        # parent.
         open_containers: list[tuple[Any, str | None]] = []
         name: str | None = None
         while True:
@@ -160,10 +162,10 @@ class _Reader:
     def close(
         self, open_containers: list[tuple[Any, str | None]], value: Any, name: str | None
     ) -> tuple[bool, Any, str | None]:
-        """Put `value` into its container, and every container that ends here into its own.
+        """Put `value` into its container, and every container that ends here into its parent.
 
-        Returns whether the document is done, its value, and the name that the next value goes
-        under."""
+        Return whether the document is done, its value, and the name of the next value.
+        """
         while open_containers:
             container, outer_name = open_containers[-1]
             is_object = isinstance(container, dict)
@@ -184,7 +186,7 @@ class _Reader:
         return True, value, None
 
     def peek(self) -> int | None:
-        """The next byte that is not whitespace, None at the end."""
+        """Return the next byte that is not whitespace; None at the end."""
         data, position, end = self.data, self.position, self.end
         while position < end and data[position] in _SPACE:
             position += 1
@@ -218,7 +220,8 @@ class _Reader:
 
     def check_literal_end(self) -> None:
         rest = self.data[self.position : self.position + 1]
-        # Jackson fails on whatever is not ASCII here: it decodes from one byte too far on.
+        # Jackson fails on anything that is not ASCII here, since it decodes from one byte too far
+        # on.
         if rest >= b"\x7f" or rest.isalnum() or rest == b"_":
             raise self.refusal("a word that goes on after null, true or false")
 
@@ -235,7 +238,7 @@ class _Reader:
         if not fraction and not exponent:
             self.position = match.end()
             return java_long(int(match.group()))
-        # Java reads a BigDecimal, whose exponent and scale are of 32 bits, and which knows no -0.
+        # Java reads a BigDecimal, whose exponent and scale have 32 bits, and which has no -0.
         power = int(sign + exponent) if exponent else 0
         if not (_INT_MIN <= power <= _INT_MAX and _INT_MIN <= len(fraction) - power <= _INT_MAX):
             raise self.refusal("an exponent of more than 32 bits")
@@ -243,8 +246,8 @@ class _Reader:
         return float(match.group()) if (whole + fraction).strip(b"0") else 0.0
 
     def string(self, *, is_name: bool = False) -> str:
-        """From the opening quote on. What Java reads as two halves of a surrogate pair becomes the
-        one character it means; a half alone stays."""
+        """Read a string from its opening quote on. Two halves of a surrogate pair become one
+        character, as in Java; a single half stays."""
         self.position += 1
         start = self.position
         parts: list[str] = []
@@ -277,7 +280,7 @@ class _Reader:
         return text
 
     def pair(self) -> str:
-        """An escape in a name, where halves of surrogate pairs must come together."""
+        """Read an escape in a name, where halves of surrogate pairs must come together."""
         start = self.position
         first = self.escape()
         if not "\ud800" <= first <= "\udfff":
@@ -302,8 +305,8 @@ class _Reader:
         return _ESCAPES[code[0]]
 
     def wide(self, byte: int, *, is_name: bool) -> str:
-        """One character of two to four bytes, by Jackson's arithmetic: overlong forms pass, and
-        what they become differs between names and strings."""
+        """Read one character of two to four bytes, by Jackson's arithmetic: overlong forms are
+        accepted, and their result differs between names and strings."""
         if byte & 0xE0 == 0xC0:
             count, code = 1, byte & 0x1F
         elif byte & 0xF0 == 0xE0:

@@ -20,27 +20,27 @@ _FLOATING: Final = re.compile(
 )
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,10})?")
 _EXPONENT_MAX: Final = 5_000
-"""No double has as many digits before the point, or zeros behind it."""
+"""No double has this many digits before the point, or zeros after it."""
 _EXACT: Final = decimal.Context(
     prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[]
 )
 
 
 def wrapped(number: int, bits: int) -> int:
-    """The low `bits` of `number`, with their sign."""
+    """Return the low `bits` of `number` as a signed number."""
     half = 1 << bits - 1
     return (number + half & (1 << bits) - 1) - half
 
 
 def clamped(number: int, bits: int) -> int:
-    """The nearest whole number of `bits`."""
+    """Return the nearest integer of `bits` bits."""
     half = 1 << bits - 1
     return max(-half, min(half - 1, number))
 
 
 def truncated(number: float, bits: int) -> int:
-    """``(long) number``, or ``(int)`` with 32: towards zero, NaN is 0, the nearest where it does
-    not fit."""
+    """Return Java's ``(long) number``, or ``(int)`` with 32 bits: rounded towards zero, NaN is 0,
+    and a number that does not fit becomes the nearest that does."""
     if math.isnan(number):
         return 0
     if math.isinf(number):
@@ -49,8 +49,8 @@ def truncated(number: float, bits: int) -> int:
 
 
 def whole_part(number: decimal.Decimal) -> int:
-    """What `BigDecimal.longValue` takes the low 64 bits of. Those of a number with so many zeros at
-    its end that they are all 0 are not worked out."""
+    """Return the integer of which `BigDecimal.longValue` takes the low 64 bits. For a number that
+    ends in so many zeros that these bits are all 0, return 0 without computing it."""
     exponent = number.as_tuple().exponent
     if not isinstance(exponent, int) or exponent >= 64:
         return 0
@@ -60,7 +60,7 @@ def whole_part(number: decimal.Decimal) -> int:
 
 
 def single(number: float) -> float:
-    """The nearest `float` of Java, as a Python float."""
+    """Return the nearest Java `float`, as a Python float."""
     try:
         return float(struct.unpack(">f", struct.pack(">f", number))[0])
     except OverflowError:
@@ -68,14 +68,14 @@ def single(number: float) -> float:
 
 
 def single_exactly(number: Fraction) -> float:
-    """The nearest `float` of Java to a number that a double need not hold: rounded once."""
+    """Return the Java `float` nearest to a number that need not fit a double, rounded only once."""
     double = _double(number)
     if math.isinf(double):
         return double
     found = single(double)
     if math.isinf(found) or Fraction(double) == number or found == double:
         return found
-    # Rounding twice errs only where the double is half-way between two floats.
+    # Rounding twice is wrong only if the double lies half-way between two floats.
     other = single(math.nextafter(double, math.inf if number > double else -math.inf))
     return (
         other
@@ -86,7 +86,7 @@ def single_exactly(number: Fraction) -> float:
 
 
 def single_of(number: int) -> float:
-    """``(float) number``."""
+    """Return Java's ``(float) number``."""
     return single_exactly(Fraction(number))
 
 
@@ -98,10 +98,11 @@ def _double(number: Fraction) -> float:
 
 
 def parse_integer(text: str, bits: int | None) -> int:
-    """`Long.parseLong` and its siblings; ``new BigInteger(text)`` with None.
+    """Return what `Long.parseLong` and its siblings return; with `bits` None, ``new
+    BigInteger(text)``.
 
     Raises:
-        ValueError: no such number, or it does not fit.
+        ValueError: It is no such number, or it does not fit.
     """
     if not _INTEGER.fullmatch(text) or len(text) > _EXPONENT_MAX:
         raise ValueError(f"not a whole number: {text!r}")
@@ -112,10 +113,10 @@ def parse_integer(text: str, bits: int | None) -> int:
 
 
 def parse_floating(text: str, *, to_single: bool) -> float:
-    """`Double.parseDouble`, or `Float.parseFloat` with `to_single`.
+    """Return what `Double.parseDouble` returns, or `Float.parseFloat` with `to_single`.
 
     Raises:
-        ValueError: no such number.
+        ValueError: It is no such number.
     """
     found = _FLOATING.fullmatch(trim(text))
     if found is None:
@@ -154,10 +155,10 @@ def _from_hex(digits: str, exponent: int, to_single: bool) -> float:
 
 
 def parse_big_decimal(text: str) -> decimal.Decimal:
-    """``new BigDecimal(text)``.
+    """Return Java's ``new BigDecimal(text)``.
 
     Raises:
-        ValueError: no such number.
+        ValueError: It is no such number.
     """
     if not _DECIMAL.fullmatch(text):
         raise ValueError(f"not a decimal: {text!r}")
@@ -166,7 +167,7 @@ def parse_big_decimal(text: str) -> decimal.Decimal:
 
 
 def floating(number: decimal.Decimal, *, to_single: bool) -> float:
-    """`BigDecimal.doubleValue`, or `floatValue` with `to_single`."""
+    """Return what `BigDecimal.doubleValue` returns, or `floatValue` with `to_single`."""
     double = float(number)
     if not to_single or double == 0 or math.isinf(double):
         return double
@@ -174,7 +175,8 @@ def floating(number: decimal.Decimal, *, to_single: bool) -> float:
 
 
 def java_float(number: float) -> str:
-    """`Float.toString` of a number that a `float` of Java holds (of Java 19 and later)."""
+    """Return what `Float.toString` of Java 19 and later returns for a number that a Java `float`
+    holds."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -192,7 +194,8 @@ def java_float(number: float) -> str:
 
 
 def _shortest(number: float) -> tuple[str, int]:
-    """The fewest digits, two at least, that read back as `number`; the exponent of the first."""
+    """Return the fewest digits, at least two, that read back as `number`, and the exponent of the
+    first."""
     for digits in range(1, 9):
         text = f"{number:.{digits}e}"
         if single(float(text)) == number:

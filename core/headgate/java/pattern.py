@@ -1,14 +1,16 @@
-"""Regular expressions of Java, as `Pattern.matcher(name).matches()` has them: the whole name.
+"""Java's regular expressions, with the meaning of `Pattern.matcher(name).matches()`: an expression
+must match the whole name.
 
-Python reads many of them otherwise: ``[a-z&&[^x]]`` is another set there, ``\\Q.\\E`` and
-``\\p{Alpha}`` are refused, ``(?i)`` may stand at the beginning only. So an expression is read here
-and written anew in what both know. What is not known is refused: no expression means one thing to
-Java and another here. Of characters beyond ASCII, which no topic's name has, all are as one.
+Python reads many of them differently: ``[a-z&&[^x]]`` is another set there, ``\\Q.\\E`` and
+``\\p{Alpha}`` are refused, and ``(?i)`` may stand only at the beginning. So this module parses an
+expression and writes it in the syntax that both have in common. It refuses anything that it does
+not know, so that no expression means one thing to Java and another here. All characters beyond
+ASCII, which no topic's name has, are treated alike.
 
-Source: java.util.regex.Pattern (Java 17). Refused although Java takes them: back references,
+Source: java.util.regex.Pattern (Java 17). Refused although Java accepts them: back references,
 ``\\G``, ``\\R``, ``\\X``, ``\\N``, ``\\c``, octal numbers, properties other than POSIX's, the flags
-x, u and U, a bound behind a bound (``a{2}{3}``), look-behind of more than one length, classes and
-characters side by side behind ``&&``.
+x, u and U, a bound after a bound (``a{2}{3}``), look-behind of more than one length, and classes
+and characters side by side after ``&&``.
 """
 
 import re
@@ -19,29 +21,31 @@ from typing import Final, TypeAlias
 from headgate.errors import CoreError
 
 _Set: TypeAlias = int
-"""Set of characters: a bit for each of ASCII, and one for all others."""
+"""Set of characters: a bit for each ASCII character, and one bit for all others."""
 
 _OTHERS: Final = 128
 _ALL: Final[_Set] = (1 << 129) - 1
 _BOUND_MAX: Final = 2**31 - 1
 _BOUND_DIGITS_MAX: Final = 10
 PATTERN_MAX: Final = 65_536
-"""Longest expression that is read, in characters: each takes some 30 microseconds. Java has no
+"""Longest expression that is read, in characters; each costs some 30 microseconds. Java has no
 limit."""
 _KEPT_MAX: Final = 1_000
-"""Longest expression that is kept compiled: hundreds of long ones would take gigabytes."""
+"""Longest expression that is cached in compiled form; hundreds of long ones would take
+gigabytes."""
 
 
 class JavaPatternError(CoreError):
-    """An expression is none to Java, or is not understood here; the message says what and where."""
+    """An expression is not valid in Java, or is not understood here; the text says what and
+    where."""
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """What `match` of the result finds is what `matches` finds in Java: the whole text or nothing.
-    It has no groups.
+    """Compile a Java expression. `match` of the result matches what Java's `matches` does: the
+    whole text or nothing. The result has no groups.
 
     Raises:
-        JavaPatternError: as above, or it is longer than `PATTERN_MAX`.
+        JavaPatternError: As above, or the expression is longer than `PATTERN_MAX`.
     """
     if len(pattern) > PATTERN_MAX:
         raise JavaPatternError(
@@ -52,7 +56,7 @@ def compile_java(pattern: str) -> re.Pattern[str]:
     try:
         return _compiled(pattern)
     finally:
-        re.purge()  # it keeps what it has compiled, too
+        re.purge()  # `re` caches compiled expressions too
 
 
 @lru_cache(256)
@@ -99,7 +103,7 @@ _POSIX: Final[dict[str, _Set]] = {
     "Space": _SPACE,
 }
 _OF_ONE_CASE: Final = frozenset({"Lower", "Upper"})
-"""With the flag i these mean one thing in Java 17 and another in older ones."""
+"""POSIX classes that, with the flag i, mean one thing in Java 17 and another in older versions."""
 _SETS: Final[dict[str, _Set]] = {
     "d": _DIGIT,
     "w": _ALPHA | _DIGIT | _of("_"),
@@ -128,7 +132,7 @@ def _written(found: _Set) -> str:
 # -- reading --
 
 _Char: TypeAlias = tuple[str, bool, int]
-"""A character, whether it stands for itself only (between ``\\Q`` and ``\\E``), and where it is."""
+"""A character, whether it is quoted (between ``\\Q`` and ``\\E``), and its position."""
 
 
 def _unquoted(pattern: str) -> Sequence[_Char]:
@@ -153,7 +157,7 @@ class _Reader:
         self._length = len(pattern)
         self._at = 0
         self._any_case = False
-        """The flag i."""
+        """Whether the flag i is set."""
         self._names: set[str] = set()
 
     def read(self) -> str:
@@ -165,7 +169,8 @@ class _Reader:
     # -- one character on --
 
     def _next(self, ahead: int = 0) -> str:
-        """A character that may mean something; empty for one that is quoted, and at the end."""
+        """Return a character that may have a special meaning; empty for a quoted one and at the
+        end."""
         if self._at + ahead >= len(self._chars):
             return ""
         char, quoted, _ = self._chars[self._at + ahead]
@@ -178,7 +183,7 @@ class _Reader:
         return True
 
     def _take_any(self, expected: str) -> str:
-        """The next character, whatever it is."""
+        """Return the next character, whatever it is."""
         if self._at >= len(self._chars):
             raise self._error(f"it ends, expected {expected}")
         self._at += 1
@@ -199,7 +204,7 @@ class _Reader:
     # -- structure --
 
     def _alternatives(self) -> str:
-        """Up to the end of its group. Flags that are set inside hold up to there."""
+        """Read up to the end of the group. Flags that are set inside hold up to there."""
         any_case = self._any_case
         found = ""
         while self._at < len(self._chars) and self._next() != ")":
@@ -211,7 +216,7 @@ class _Reader:
         return found
 
     def _atom(self) -> str:
-        """Something that can be repeated; nothing for a group that only sets flags."""
+        """Read an item that can be repeated; empty for a group that only sets flags."""
         char = self._next()
         if char and char in "*+?{":
             raise self._error(f"Dangling meta character '{char}'")
@@ -270,7 +275,7 @@ class _Reader:
         return found + ")"
 
     def _kind(self) -> str:
-        """How the group begins in Python; nothing for one that only sets flags."""
+        """Return how the group begins in Python; empty for one that only sets flags."""
         for mark in (":", "=", "!", ">", "<=", "<!"):
             if self._take(mark):
                 return f"(?{mark}"
@@ -290,7 +295,7 @@ class _Reader:
                 on = False
             elif flag == "i":
                 self._any_case = on
-            # Lines, which these are about: a name is one.
+            # These flags are about lines, and a name is a single line.
             elif flag not in ("m", "s", "d"):
                 self._at -= 1
                 raise self._error(f"inline modifier '{flag}' is not understood here")
@@ -299,7 +304,8 @@ class _Reader:
     # -- characters --
 
     def _character(self) -> tuple[_Set, str]:
-        """What a character or an escape stands for; the character, if it is one."""
+        """Return the set that a character or an escape stands for, and the character if it is
+        one."""
         if self._take("\\"):
             return self._escape()
         return self._literal(self._take_any("a character"))
@@ -345,7 +351,7 @@ class _Reader:
         return _POSIX[name]
 
     def _class(self) -> _Set:
-        """Behind its ``[``, up to its ``]``."""
+        """Read a class, from after its ``[`` up to its ``]``."""
         negated = self._take("^")
         found = self._operand(first=True)
         while self._take("&&"):
@@ -354,11 +360,11 @@ class _Reader:
         return _ALL ^ found if negated else found
 
     def _operand(self, first: bool) -> _Set:
-        """What stands before, between or behind ``&&``."""
+        """Read an operand before, between or after ``&&``."""
         found = items = nested = 0
         odd = not first and self._next() == "&"
         while self._at < len(self._chars):
-            # A ] that nothing stands before is one of the characters.
+            # A ] at the beginning is one of the characters.
             if self._next() == "]" and (items or not first):
                 break
             if self._next() == self._next(1) == "&":
@@ -371,7 +377,7 @@ class _Reader:
             items += 1
         if self._at >= len(self._chars):
             raise self._error("Unclosed character class")
-        # Java parses these in ways that nobody would guess, or not at all.
+        # Java parses these in ways that nobody would expect, or not at all.
         if not items or odd or (not first and nested not in (0, items)):
             raise self._error("this intersection of classes is not understood here")
         return found

@@ -2,12 +2,12 @@
 
 The letters y, M, d, D, H, k, K, h, m, s, S, a, E, u, z, Z and X are known, and text between them.
 Dates before 15 October 1582 are Julian, as in Java. Source: java.text.SimpleDateFormat and
-java.util.GregorianCalendar (Java 17), lenient as they are.
+java.util.GregorianCalendar (Java 17), in their lenient mode.
 
-Refused although Java takes it, since there it depends on the locale or the clock, or gives another
-time than the text tells: eras (G), weeks (Y, w, W, F), L, and more than three letters S. When a
-text is read, also: a year of two digits, a fraction of a second with over three digits, and zones
-by name, UTC and GMT apart.
+Differs: patterns are refused if their result in Java depends on the locale or the clock, or is
+another time than the text shows. These are eras (G), weeks (Y, w, W, F), L, and more than three
+letters S. For reading, these are refused too: a year of two digits, a fraction of a second with
+more than three digits, and zones by name except UTC and GMT.
 """
 
 import re
@@ -42,45 +42,48 @@ _REFUSED: Final = {
 
 
 class DatePatternError(CoreError):
-    """A pattern is none to Java, or is not understood here; the message says which part and why."""
+    """A pattern is not valid in Java, or is not understood here; the text says which part and
+    why."""
 
 
 class DateTextError(CoreError):
-    """A text does not match the pattern: Java's `ParseException`."""
+    """A text does not match the pattern. Source: `ParseException`."""
 
 
 class RefusedDateError(CoreError):
-    """A text that Java reads as another time than it tells, or by its locale; says which part."""
+    """Java reads a text as another time than it shows, or by its locale; the message says which
+    part."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     letter: str
-    """"" for text."""
+    """Letter of the pattern; "" for text."""
     count: int
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Civil:
-    """A time in its fields. `year` is that of the era, `month` and `day` begin at 1."""
+    """A time in its fields. `year` is the year of its era; `month` and `day` count from 1."""
 
     year: int
     month: int
     day: int
     ms: int
-    """Milliseconds of the day."""
+    """Milliseconds since midnight."""
     days: int
-    """Since 1970-01-01."""
+    """Days since 1970-01-01."""
 
 
 class SimpleDateFormat:
-    """A pattern, read once. For any thread."""
+    """A parsed pattern. It may be used by any thread."""
 
     def __init__(self, pattern: str) -> None:
-        """
+        """Parse a pattern.
+
         Raises:
-            DatePatternError: see there.
+            DatePatternError: The pattern is not valid or not understood.
         """
         self.pattern = pattern
         self._parts = _parsed(pattern)
@@ -88,21 +91,23 @@ class SimpleDateFormat:
         self._unreadable = _why_unreadable(self._parts)
 
     def check_readable(self) -> None:
-        """Raises DatePatternError: the pattern is one to write with alone."""
+        """Check that the pattern can read texts. Raises DatePatternError if it can only write
+        them."""
         if self._unreadable:
             raise DatePatternError(self._unreadable)
 
     def format(self, ms: int) -> str:
-        """The text of a time in milliseconds since 1970."""
+        """Return the text of a time in milliseconds since 1970."""
         time = civil(ms)
         return "".join([write(time) for write in self._writers])
 
     def parse(self, text: str) -> int:
-        """Milliseconds since 1970 of the time that `text` begins with; what follows is ignored.
+        """Return the time at the beginning of `text`, in milliseconds since 1970. The rest of the
+        text is ignored.
 
         Raises:
-            DateTextError: it does not match.
-            RefusedDateError: see there.
+            DateTextError: The text does not match.
+            RefusedDateError: Java would read another time than the text shows.
         """
         if self._unreadable:
             raise RefusedDateError(self._unreadable)
@@ -111,7 +116,7 @@ class SimpleDateFormat:
 
 @lru_cache(256)
 def date_format(pattern: str) -> SimpleDateFormat:
-    """Raises DatePatternError."""
+    """Return the format for a pattern, which is cached. Raises DatePatternError."""
     return SimpleDateFormat(pattern)
 
 
@@ -125,7 +130,7 @@ def civil(ms: int) -> _Civil:
 
 
 def _gregorian(days: int) -> tuple[int, int, int]:
-    eras, of_era = divmod(days + 719_468, 146_097)  # since 1 March of the year 0
+    eras, of_era = divmod(days + 719_468, 146_097)  # since 1 March of year 0
     of_400 = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * of_400 + of_400 // 4 - of_400 // 100)
     return _from_march(400 * eras + of_400, of_year)
@@ -139,16 +144,18 @@ def _julian(days: int) -> tuple[int, int, int]:
 
 
 def _from_march(year: int, of_year: int) -> tuple[int, int, int]:
-    """From a year that begins in March and a day of it, from 0 on."""
+    """Return year, month and day, from a year that begins in March and a day of it, counted from
+    0."""
     month = (5 * of_year + 2) // 153
     day = of_year - (153 * month + 2) // 5 + 1
     return year + (month >= 10), month + 3 if month < 10 else month - 9, day
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970 of a date whose month and day may lie outside of theirs.
+    """Return the days since 1970 of a date whose month and day may be out of range.
 
-    A year before 1582 is counted on as a Julian one, also where its months lead beyond the change.
+    A year before 1582 is continued as a Julian year, even if its months lead beyond the change of
+    calendar.
     """
     years, month = divmod(month - 1, 12)
     found = _days_of(year + years, month + 1, gregorian=True) + day - 1
@@ -158,7 +165,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 def _days_of(year: int, month: int, *, gregorian: bool) -> int:
-    """Days since 1970 of the first of a month."""
+    """Return the days since 1970 of the first of a month."""
     if month <= 2:
         year, month = year - 1, month + 12
     of_year = (153 * (month - 3) + 2) // 5
@@ -203,7 +210,7 @@ def _check_letter(letter: str, count: int) -> None:
 
 
 def _why_unreadable(parts: Sequence[_Part]) -> str | None:
-    """Why a pattern that can be written with cannot be read with."""
+    """Return why a pattern that can write texts cannot read them; None if it can."""
     letters = {part.letter for part in parts}
     if any(part.letter == "y" and part.count == 2 for part in parts):
         return "yy is not supported for reading: which century it is depends on the clock; use yyyy"
@@ -243,7 +250,7 @@ def _hour(time: _Civil) -> int:
 
 
 def _day_of_year(time: _Civil) -> int:
-    # In the year of the change, too, days are counted from its first of January, a Julian one.
+    # In the year of the change too, days count from 1 January, a Julian date.
     year, _, _ = _gregorian(time.days) if time.days >= _CUTOVER else _julian(time.days)
     return time.days - _days(year, 1, 1) + 1
 
@@ -279,7 +286,7 @@ _INT_MASK: Final = 0xFFFFFFFF
 
 
 class _Reading:
-    """One text that is read."""
+    """The reading of one text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -301,9 +308,10 @@ class _Reading:
         return self._ms()
 
     def _field(self, part: _Part, after: _Part | None, start: int) -> None:
-        """
+        """Read one field.
+
         Args:
-            start: where the blanks before it begin. They are part of its width.
+            start: Position where the blanks before the field begin; they count in its width.
         """
         letter, count = part.letter, part.count
         if letter == "M" and count >= 3:
@@ -389,7 +397,8 @@ class _Reading:
 
 
 def _is_counted(after: _Part) -> bool:
-    """Whether a number before `after` has just as many digits as the pattern has letters."""
+    """Return whether a number before `after` has exactly as many digits as the pattern has
+    letters."""
     return (
         after.letter in _NUMERIC
         and after.letter != ""

@@ -1,4 +1,4 @@
-"""Text as Java's `String` takes it apart."""
+"""Java's `String.split` and `String.trim`."""
 
 from typing import Final
 
@@ -6,7 +6,8 @@ _SPACE: Final = "".join(map(chr, range(0x21)))
 
 
 def split(text: str, by: str) -> list[str]:
-    """`text.split(by)`: empty parts at the end are left out; of an empty text the whole is left."""
+    """Return Java's `text.split(by)`: empty parts at the end are left out, and an empty text gives
+    one empty part."""
     if not text:
         return [text]
     parts = text.split(by)
@@ -16,5 +17,5 @@ def split(text: str, by: str) -> list[str]:
 
 
 def trim(text: str) -> str:
-    """`text.trim()`."""
+    """Return Java's `text.trim()`."""
     return text.strip(_SPACE)

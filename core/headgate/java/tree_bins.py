@@ -1,9 +1,10 @@
-"""The order in which a Java hash table walks its keys where one bucket has had more than eight.
+"""The order in which a Java hash table walks its keys if one bucket has had more than eight.
 
-Java grows a small table for such a bucket, and turns it into a red-black tree in a table of 64
-buckets or more. A tree is walked along a list: a new key stands behind its parent in the tree, and
-the root is brought to the front whenever it has changed. The list outlives the tree: when the table
-grows it is split in two, in its order, and a part of six or fewer is no tree any more.
+Java grows a small table for such a bucket; in a table of 64 buckets or more it turns the bucket
+into a red-black tree. A tree is walked along a list: a new key stands behind its parent in the
+tree, and the root moves to the front whenever it has changed. The list outlives the tree. When the
+table grows, the list is split in two, in its order, and a part of six or fewer keys is no tree any
+more.
 
 Source: `java.util.HashMap` (treeifyBin, TreeNode.putTreeVal, split, moveRootToFront).
 """
@@ -14,11 +15,12 @@ from typing import Any, Final, Generic, TypeVar
 T = TypeVar("T")
 
 LIST_MAX: Final = 8
-"""More keys in one bucket make a tree of it, or the table grow."""
+"""Largest number of keys in a bucket that is a list. With more, the bucket becomes a tree or the
+table grows."""
 _TREE_MIN: Final = 7
-"""Fewer, after a split, are a list again."""
+"""Smallest number of keys with which a tree stays a tree after a split."""
 TREES_FROM: Final = 64
-"""Buckets of a table that has trees."""
+"""Smallest number of buckets of a table with trees."""
 _SIGN: Final = 2**31
 
 
@@ -30,7 +32,8 @@ class _Node(Generic[T]):
         self.spread = spread
         signed = spread - 2 * _SIGN if spread >= _SIGN else spread
         self.rank = signed, tie_rank
-        """In its tree: by its spread hash with its sign, then as the keys compare."""
+        """Order of the node in its tree: the spread hash as a signed number, then the comparison of
+        the keys."""
         self.forget_tree()
 
     def forget_tree(self) -> None:
@@ -43,9 +46,9 @@ class _Node(Generic[T]):
 class _Bucket(Generic[T]):
     def __init__(self, nodes: "list[_Node[T]]") -> None:
         self.nodes = nodes
-        """As they are walked."""
+        """Nodes in the order of the walk."""
         self._root: _Node[T] | None = None
-        """None: it is a list."""
+        """Root of the tree; None if the bucket is a list."""
 
     @property
     def is_tree(self) -> bool:
@@ -67,13 +70,14 @@ class _Bucket(Generic[T]):
         self._root_to_front()
 
     def split(self, bit: int) -> "tuple[_Bucket[T], _Bucket[T]]":
-        """Nodes whose hashes lack `bit`, and nodes whose hashes have it."""
+        """Return a bucket of nodes whose hashes lack `bit`, and one of nodes whose hashes have
+        it."""
         low = _Bucket([node for node in self.nodes if not node.spread & bit])
         high = _Bucket([node for node in self.nodes if node.spread & bit])
         if self.is_tree:
             for part, other in ((low, high), (high, low)):
                 if not other.nodes:
-                    part._root = self._root  # all of it, as it is
+                    part._root = self._root  # the whole tree, unchanged
                 elif len(part.nodes) >= _TREE_MIN:
                     part.make_tree()
         return low, high
@@ -87,8 +91,8 @@ class _Bucket(Generic[T]):
     # -- the tree --
 
     def _add(self, node: "_Node[T]") -> "_Node[T]":
-        """Adds a node. Returns its parent before the tree was balanced; for the first node,
-        itself."""
+        """Add a node to the tree. Return its parent before the tree was balanced; the node itself
+        if it is the first."""
         parent, at = node, self._root
         while at is not None:
             parent, at = at, at.left if node.rank < at.rank else at.right
@@ -125,7 +129,7 @@ class _Bucket(Generic[T]):
         self._root.red = False
 
     def _rotate(self, node: "_Node[T]", *, left: bool) -> None:
-        """Rotates `node`: its child on the other side takes its place."""
+        """Rotate `node`: its child on the other side takes its place."""
         child = node.right if left else node.left
         assert child is not None
         inner = child.left if left else child.right
@@ -146,9 +150,10 @@ class _Bucket(Generic[T]):
 
 
 class HashTable(Generic[T]):
-    """
+    """A hash table that walks its keys as Java's `HashMap` does.
+
     Args:
-        capacity: buckets at first, a power of two.
+        capacity: Number of buckets at first, a power of two.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -157,11 +162,12 @@ class HashTable(Generic[T]):
         self._size = 0
 
     def put(self, item: T, spread: int, tie_rank: Any) -> None:
-        """
+        """Put an item into the table.
+
         Args:
-            item: not in the table.
-            spread: of its hash, unsigned, 32 bits.
-            tie_rank: sorts keys of one hash as their `compareTo` does.
+            item: An item that is not in the table.
+            spread: Spread of its hash, unsigned, 32 bits.
+            tie_rank: Orders keys of equal hash as their `compareTo` does.
         """
         node = _Node(item, spread, tie_rank)
         index = spread & self._capacity - 1

@@ -1,1 +1,1 @@
-"""Records as a log keeps them: their columns, and how long they stay."""
+"""Records as a log stores them: their columns, and their retention."""

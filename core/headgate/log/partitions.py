@@ -1,4 +1,4 @@
-"""Partitions that a log has, and what is asked of others."""
+"""Check of requests against the partitions that a log has."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,8 +9,8 @@ def check_partitions(
     offsets: Mapping[TopicPartition, int | None],
     end_offsets: Callable[[Sequence[str]], Mapping[TopicPartition, int]],
 ) -> None:
-    """Raises TransportError: an offset is to be set of a partition that is not there. One may be
-    deleted, since its topic may have been."""
+    """Raise TransportError if an offset is to be set for a partition that does not exist. Deleting
+    such an offset is allowed, since its topic may have been deleted."""
     asked = [place for place, offset in offsets.items() if offset is not None]
     known = end_offsets(sorted({topic for topic, _ in asked}))
     absent = [f"{topic}-{number}" for topic, number in asked if (topic, number) not in known]

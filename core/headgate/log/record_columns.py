@@ -1,4 +1,4 @@
-"""Records of the log column by column, for whoever would not look at each."""
+"""Records of the log by columns, for readers that need no object per record."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -8,16 +8,17 @@ from headgate.ports import ConsumerRecord, LogBatch, TopicPartition
 
 
 class RecordColumns(ABC):
-    """Records in a row of one topic-partition; none is an object of its own until `records`."""
+    """Consecutive records of one topic-partition. `records` makes objects of them; nothing else
+    does."""
 
     place: TopicPartition
     after: int | None
-    """The offset behind the last of them; None: there are none."""
+    """Offset after the last record; None if there are none."""
 
     @property
     @abstractmethod
     def readable(self) -> bool:
-        """Whether none of them is `unreadable`, see `ConsumerRecord`."""
+        """Whether no record is `unreadable`; see `ConsumerRecord`."""
 
     @abstractmethod
     def values(self) -> Sequence[bytes | None]: ...
@@ -33,16 +34,16 @@ class RecordColumns(ABC):
 
     @abstractmethod
     def records(self) -> Sequence[ConsumerRecord]:
-        """All records, as objects."""
+        """Return all records as objects."""
 
 
 @runtime_checkable
 class ColumnLog(Protocol):
-    """What a `RecordLog` has too that gives records by columns."""
+    """What a `RecordLog` offers in addition if it returns records by columns."""
 
     def read_columns(
         self, topic: str, partition: int, start: int, end: int, limit: int
     ) -> RecordColumns | LogBatch:
-        """`RecordLog.read`. Where a batch comes next it is that batch as a whole: rows from `end`
-        on are the caller's to leave out."""
+        """Read as `RecordLog.read` does. If a batch comes next, return the whole batch; the caller
+        leaves out rows from `end` on."""
         ...

@@ -1,8 +1,8 @@
-"""Retention of the embedded log: its settings, and what a pass over a partition may delete.
+"""Retention of the embedded log: its settings, and what one pass over a partition may delete.
 
 A log deletes whole batches, the oldest first, as Kafka deletes segments. The age of a record counts
-from when it was written to the log, not from its own timestamp: what is read from old files would
-be gone at once. Differs: Kafka takes the timestamps of records (KIP-32, CreateTime).
+from its writing to the log, not from its own timestamp; else records read from old files would be
+deleted at once. Differs: Kafka uses the timestamps of records (KIP-32, CreateTime).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,15 +25,15 @@ _TOPICS: Final = "topics."
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """What one topic keeps and takes."""
+    """Limits of one topic."""
 
     retention_ms: int = UNLIMITED
     retention_bytes: int = UNLIMITED
-    """Bytes that each partition keeps."""
+    """Number of bytes that each partition keeps."""
     past_sinks: bool = False
-    """Records may be deleted that a sink has not committed."""
+    """Whether records that a sink has not committed may be deleted."""
     message_bytes: int = MESSAGE_BYTES
-    """Most bytes of one record: key, value and headers."""
+    """Largest size of one record in bytes: key, value and headers."""
 
     @property
     def keeps_all(self) -> bool:
@@ -53,7 +53,7 @@ class LogLimits:
 
     @property
     def message_bytes_least(self) -> int:
-        """What a record of any topic may have."""
+        """Record size that every topic accepts."""
         return min(one.message_bytes for one in (self.default, *self.topics.values()))
 
     @property
@@ -62,7 +62,7 @@ class LogLimits:
 
 
 class LimitsError(ValueError):
-    """Settings that cannot be used: what is wrong by key."""
+    """Settings are not valid; `problems` has the errors by key."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{key}: {text}" for key, text in problems.items()))
@@ -100,10 +100,10 @@ KEYS: Final = (*TOPIC_KEYS, CHECK_INTERVAL)
 
 
 def parse_limits(texts: Mapping[str, str]) -> LogLimits:
-    """Limits from texts by key; those of a topic have ``topics.<name>.`` before their key.
+    """Return limits from texts by key. Keys of one topic begin with ``topics.<name>.``.
 
     Raises:
-        LimitsError: with all that is wrong.
+        LimitsError: It holds all errors.
     """
     problems: dict[str, str] = {}
     own: dict[str, dict[str, int | bool]] = {}
@@ -131,7 +131,7 @@ def parse_limits(texts: Mapping[str, str]) -> LogLimits:
 
 
 def _split(full: str) -> tuple[str, str]:
-    """Topic and key; no topic in what is said of all."""
+    """Return topic and key; the topic is empty for a setting of all topics."""
     if full.startswith(_TOPICS):
         for key in _OF_TOPICS:
             if full.endswith(f".{key}") and (topic := full[len(_TOPICS) : -len(key) - 1]):
@@ -140,7 +140,7 @@ def _split(full: str) -> tuple[str, str]:
 
 
 def limit_texts(limits: LogLimits) -> dict[str, str]:
-    """What `parse_limits` makes `limits` of, without what is as by default."""
+    """Return the texts from which `parse_limits` makes `limits`, without defaults."""
     texts = _texts("", limits.default, TopicLimits())
     for topic, own in limits.topics.items():
         texts |= _texts(f"{_TOPICS}{topic}.", own, limits.default)
@@ -166,7 +166,7 @@ class StoredBatch:
     base: int
     count: int
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
     @property
     def end(self) -> int:
@@ -174,11 +174,11 @@ class StoredBatch:
 
 
 def deletable(batches: Sequence[StoredBatch], limits: TopicLimits, expired: int) -> int:
-    """The offset below which `limits` want all batches gone; 0 if none.
+    """Return the offset below which all batches exceed `limits`; 0 if none does.
 
     Args:
-        batches: those of a partition, in order.
-        expired: records below were written at least ``retention.ms`` ago.
+        batches: Batches of a partition, in order.
+        expired: Records below this offset were written at least ``retention.ms`` ago.
     """
     cut = 0
     left = sum(one.size for one in batches)
@@ -193,13 +193,13 @@ def deletable(batches: Sequence[StoredBatch], limits: TopicLimits, expired: int)
 
 
 def whole_batches(batches: Iterable[StoredBatch], cut: int) -> list[StoredBatch]:
-    """The batches that end at or below `cut`."""
+    """Return the batches that end at or below `cut`."""
     return [one for one in batches if one.end <= cut]
 
 
 def deletion_step(batches: Sequence[StoredBatch], size_max: int) -> Sequence[StoredBatch]:
-    """The first of `batches`, as many as have `size_max` bytes, and at least one: what one
-    transaction deletes."""
+    """Return the first of `batches`, at least one and at most `size_max` bytes in all: the batches
+    that one transaction deletes."""
     size = 0
     for count, one in enumerate(batches):
         size += one.size
@@ -211,26 +211,26 @@ def deletion_step(batches: Sequence[StoredBatch], size_max: int) -> Sequence[Sto
 # -- how old records are --
 
 MARKS_PER_PERIOD: Final = 200
-"""A mark is as far from the next as this part of ``retention.ms``."""
+"""Number of marks within ``retention.ms``."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgeMark:
-    """A partition had reached the offset `next` at a time of the wall clock."""
+    """The next offset of a partition at a time of the wall clock."""
 
     next: int
     at_ms: int
 
 
 def is_mark_due(marks: Iterable[AgeMark], now_ms: int, retention_ms: int) -> bool:
-    """Whether it is time for another mark. One of the future says nothing: the clock was set
+    """Return whether another mark is due. A mark in the future is ignored, since the clock was set
     back."""
     since = now_ms - retention_ms // MARKS_PER_PERIOD
     return not any(since < one.at_ms <= now_ms for one in marks)
 
 
 def expired(marks: Iterable[AgeMark], now_ms: int, retention_ms: int) -> int:
-    """The offset below which records were written at least `retention_ms` ago."""
+    """Return the offset below which records were written at least `retention_ms` ago."""
     return max((one.next for one in marks if one.at_ms <= now_ms - retention_ms), default=0)
 
 
@@ -239,22 +239,22 @@ def expired(marks: Iterable[AgeMark], now_ms: int, retention_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SinkReads:
-    """What one sink connector reads, and where its offsets are."""
+    """Topics that one sink connector reads, and the group that holds its offsets."""
 
     connector: str
     group: str
     reads: Callable[[str], bool]
-    """Whether it reads a topic of this name."""
+    """Returns whether the connector reads a topic."""
 
 
 def allowed(
     reads: Iterable[SinkReads], topic: str, committed: Callable[[str], int], wanted: int
 ) -> tuple[int, SinkReads | None]:
-    """The offset below which records may go, at most `wanted`, and the sink that holds back the
-    rest.
+    """Return the offset below which records may be deleted, at most `wanted`, and the sink that
+    holds back the rest.
 
     Args:
-        committed: offset of the partition that a group has committed; 0 if none.
+        committed: Returns the partition's offset that a group has committed; 0 if none.
     """
     found, by = wanted, None
     for one in reads:
@@ -264,8 +264,8 @@ def allowed(
 
 
 def sink_reads(connector: str, config: Config) -> SinkReads:
-    """What a sink with this config reads. Where that is not known, such as with a reference to a
-    config provider, it is every topic: retention waits for it."""
+    """Return the topics that a sink with this config reads. If they are not known, as with a
+    reference to a config provider, they are all topics: retention then waits for the sink."""
     return SinkReads(connector, sink_group(connector, config), _reads(config))
 
 
@@ -286,7 +286,7 @@ def _reads(config: Config) -> Callable[[str], bool]:
 
 
 def record_size(record: ProducerRecord) -> int:
-    """Bytes of key, value and headers."""
+    """Return the number of bytes in key, value and headers."""
     size = len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += len(name.encode()) + len(value or b"")
@@ -294,7 +294,7 @@ def record_size(record: ProducerRecord) -> int:
 
 
 def too_large(topic: str, size: int, limits: LogLimits) -> str:
-    """Why a record of `size` bytes is refused; nothing if it is not."""
+    """Return why a record of `size` bytes is refused; empty if it is not."""
     most = limits.of(topic).message_bytes
     if size <= most:
         return ""

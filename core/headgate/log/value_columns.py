@@ -1,4 +1,4 @@
-"""Records that a producer was given as a column of values."""
+"""Records that were passed to a producer as a column of values."""
 
 from collections.abc import Iterator
 from itertools import repeat
@@ -7,7 +7,7 @@ from headgate.ports import Headers, ProducerRecord, RowNumbers, ValueColumn
 
 
 def records_of(column: ValueColumn, start: int = 0) -> list[ProducerRecord]:
-    """The records that a column stands for, from the one at `start` on."""
+    """Return the records of a column, from the record at `start` on."""
     topic, partition, key, time_ms = (
         column.topic,
         column.partition,
@@ -21,7 +21,8 @@ def records_of(column: ValueColumn, start: int = 0) -> list[ProducerRecord]:
 
 
 def headers_of(column: ValueColumn, start: int = 0) -> Iterator[Headers]:
-    """Headers of each record, from the one at `start` on; without end where none is numbered."""
+    """Return the headers of each record, from the record at `start` on. The iterator is infinite if
+    no header is numbered."""
     if not any(isinstance(one, RowNumbers) for _, one in column.headers):
         return repeat(column.headers)  # type: ignore[arg-type]
     return zip(

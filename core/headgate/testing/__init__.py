@@ -1,4 +1,4 @@
-"""What authors of connectors test with: contexts, runs in memory, and conformance suites.
+"""Tools for authors of connectors to test with: contexts, runs in memory, and conformance suites.
 
 See docs/build/testing.md. The names below are public and stay. Their code is in the runtime, since
 it runs the task bodies that ship; this package only gives it its public name. The suites need
@@ -19,13 +19,13 @@ _HOMES: Final = {
     "sources": "SourceConformance",
     "world": "World",
 }
-"""Module of `headgate_runtime.testing` -> the public names that it has, with spaces between."""
+"""Public names of each module of `headgate_runtime.testing`, separated by spaces."""
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names.split()}
-globals()["__all__"] = sorted(_HOME_OF)  # so said, as checkers look for the names in this file
+globals()["__all__"] = sorted(_HOME_OF)  # hidden from checkers, which look for the names here
 
 
 def __getattr__(name: str) -> Any:
-    """A public name is imported when it is first used. Type checkers read the stub beside this."""
+    """Import a public name when it is first used. Type checkers read the stub beside this file."""
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"headgate_runtime.testing.{_HOME_OF[name]}"), name)

@@ -1,6 +1,6 @@
-"""The plugin of pytest: ``pytest_plugins = ["headgate.testing.plugin"]`` in a conftest.
+"""The pytest plugin: ``pytest_plugins = ["headgate.testing.plugin"]`` in a conftest.
 
-See docs/build/testing.md. It is loaded by tests that name it, and by nothing else.
+See docs/build/testing.md. Only tests that name it load it.
 """
 
 from importlib import import_module
