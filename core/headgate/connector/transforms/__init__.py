@@ -1,8 +1,8 @@
-"""Transforms and predicates by Connect's names, and the chain that a connector config asks for.
+"""Transforms and predicates by Connect's names, and the chain that a connector config names.
 
-A chain is compiled once for a task: configs are parsed, patterns read and the schemas that records
-get are kept, so that a record costs its change alone. Source: Connect's `transforms` package,
-`TransformationStage` (4.3.1).
+A chain is compiled once for a task: configs are parsed, patterns are read, and the changed schemas
+of records are cached, so that a record costs only its own change. Source: Connect's `transforms`
+package, `TransformationStage` (4.3.1).
 """
 
 from headgate.connector.transforms.base import Record, RecordTransform

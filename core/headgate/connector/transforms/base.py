@@ -1,5 +1,5 @@
-"""What transforms share: records that are copied with a change, keys and values that are changed
-alike, and schemas that are made once."""
+"""Base classes of transforms: copies of records with a change, one change for keys and values, and
+a cache of changed schemas."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -14,38 +14,39 @@ from headgate.connector.transforms.columns import ColumnPlan, RowsAtOnce
 Record = TypeVar("Record", SourceRecord, SinkRecord)
 
 SCHEMAS_KEPT: Final = 16
-"""Schemas whose changed form a transform remembers, as Java's do."""
+"""Number of schemas whose changed form a transform caches, as in Java."""
 
 _new: Final = object.__new__
 
 
 class RecordTransform(ABC):
-    """A transform that treats records of sources and sinks alike: `apply` does it."""
+    """A transform that treats records of sources and sinks alike, by `apply`."""
 
     CONFIG: ClassVar[ConfigDef] = ConfigDef()
     BY_TOPIC: ClassVar[bool] = False
-    """It looks at topic and headers alone, and changes nothing else: records of one topic without
-    headers become alike. A subclass does not inherit it, since it may do more."""
+    """Whether it reads and changes only topic and headers: records of one topic without headers
+    then become alike. A subclass does not inherit it, since it may do more."""
 
     def __init_subclass__(cls) -> None:
-        # Without a call in between, which each record would pay for.
+        # This saves a call for each record.
         if "apply" in cls.__dict__:
             cls.apply_source = cls.apply_sink = cls.apply  # type: ignore[method-assign]
 
     def configure(self, config: Mapping[str, str]) -> None:
-        """
+        """Parse the config.
+
         Raises:
-            ConfigError: a key that is missing, or a value that it may not have.
+            ConfigError: A key is missing, or a value is not valid.
         """
         self.settings = self.CONFIG.parse(config)
 
     def rows_at_once(self) -> RowsAtOnce:
-        """What it does with rows of a batch. Asked once, after `configure`."""
+        """Return how the transform treats rows of a batch. Called once, after `configure`."""
         return RowsAtOnce.NEVER
 
     @abstractmethod
     def apply(self, record: Record) -> Record | None:
-        """What becomes of `record`; None drops it."""
+        """Return the changed record; None drops it."""
 
     def apply_source(self, record: SourceRecord) -> SourceRecord | None:
         return self.apply(record)
@@ -55,35 +56,36 @@ class RecordTransform(ABC):
 
 
 class SidedTransform(RecordTransform):
-    """A transform of a record's key or value. `sides` makes the two classes of it that there are in
-    Connect: ``X$Key`` and ``X$Value``."""
+    """A transform of a record's key or value. `sides` makes the two classes of it that Connect has:
+    ``X$Key`` and ``X$Value``."""
 
     uses_offset = False
-    """It reads the offset of each record, which is another in each row of a batch."""
+    """Whether it reads the offset of each record, which differs in each row of a batch."""
 
     def columns(self, schema: Schema, record: SourceRecord | SinkRecord) -> ColumnPlan | None:
-        """What `typed` does to many values of a STRUCT `schema`, none of them null.
+        """Return a plan that changes many values of a STRUCT `schema`, none of them null, as
+        `typed` does.
 
         Args:
-            record: has what all rows share.
+            record: A record with what all rows share.
 
         Returns:
-            None: there is no such plan, and rows are changed one by one.
+            None if there is no such plan; rows are then changed one by one.
 
         Raises:
-            DataError: as `typed`, for any of them.
+            DataError: As `typed`, for any of the values.
         """
         return None
 
     @abstractmethod
     def plain(self, value: Value, record: SourceRecord | SinkRecord) -> Value:
-        """What becomes of a key or value without schema. Raises DataError."""
+        """Return the changed key or value, which has no schema. Raises DataError."""
 
     @abstractmethod
     def typed(
         self, schema: Schema, value: Value, record: SourceRecord | SinkRecord
     ) -> tuple[Schema, Value]:
-        """What becomes of a key or value with `schema`. Raises DataError."""
+        """Return the changed schema and the changed key or value. Raises DataError."""
 
 
 class OfKey(SidedTransform):
@@ -124,7 +126,7 @@ class OfValue(SidedTransform):
 
 
 def sides(transform: type[SidedTransform]) -> dict[str, type[RecordTransform]]:
-    """The classes of `transform` for keys and for values, by Connect's simple names."""
+    """Return the classes of `transform` for keys and for values, by Connect's simple names."""
     return {
         f"{transform.__name__}${side}": type(
             f"{transform.__name__}${side}", (base, transform), {"__doc__": transform.__doc__}
@@ -134,7 +136,7 @@ def sides(transform: type[SidedTransform]) -> dict[str, type[RecordTransform]]:
 
 
 def copied(record: Record) -> Record:
-    """A copy to be changed, at a seventh of the cost of `replace`: every record comes here."""
+    """Return a copy to be changed. It costs a seventh of `replace`, and every record is copied."""
     if type(record) is SourceRecord:
         source: SourceRecord = _new(SourceRecord)
         source.source_partition = record.source_partition
@@ -170,10 +172,10 @@ Made = TypeVar("Made")
 
 
 class PerSchema(Generic[Made]):
-    """What `make` makes of a schema, made once for each schema that records come with.
+    """A cache of what `make` makes of a schema, made once for each schema of the records.
 
-    Records of a topic mostly share one object, which is found by its identity; equal ones are
-    found by comparison. Source: Java's transforms, which have a SynchronizedCache of 16.
+    Records of a topic mostly share one schema object, which is found by its identity; equal schemas
+    are found by comparison. Source: Java's transforms, which have a SynchronizedCache of 16.
     """
 
     def __init__(self, make: Callable[[Schema], Made]) -> None:
@@ -182,7 +184,7 @@ class PerSchema(Generic[Made]):
         self._equal: dict[Schema, tuple[Made]] = {}
 
     def __call__(self, schema: Schema) -> Made:
-        # The schema is kept beside what was made, so that its id is not another's.
+        # The schema is kept beside the result, so that no other schema gets its id.
         found = self._by_id.get(id(schema))
         return self._find(schema) if found is None else found[1]
 

@@ -42,7 +42,7 @@ from headgate.java.simple_date_format import DAY_MS, date_format
 from headgate.java.text import split, trim
 
 _WHOLE: Final = ""
-"""Stands for the whole key or value in a parsed spec, where no name is."""
+"""Stands for the whole key or value in a parsed spec, in place of a name."""
 _TARGETS: Final = (
     SchemaType.INT8,
     SchemaType.INT16,
@@ -61,10 +61,10 @@ def _listed(types: Sequence[SchemaType]) -> str:
 
 
 def parse_spec(spec: Sequence[str]) -> tuple[SchemaType | None, dict[str, SchemaType]]:
-    """The type for the whole key or value, if that is cast, and those of fields by name.
+    """Return the type for the whole key or value, if that is cast, and the types of fields by name.
 
     Raises:
-        ConfigError: a type that is none, or a field beside the whole.
+        ConfigError: A type is unknown, or a field is named beside the whole.
     """
     whole: SchemaType | None = None
     casts: dict[str, SchemaType] = {}
@@ -128,7 +128,7 @@ class Cast(SidedTransform):
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)
         self._whole, casts = parse_spec(self.settings["spec"])
-        # The order decides which error is the first.
+        # The order decides which error is reported first.
         self._casts = {name: casts[name] for name in in_map_order(list(casts))}
         self._use_defaults: bool = self.settings[REPLACE_NULL]
         self._updated = PerSchema(self._update)
@@ -195,7 +195,7 @@ class Cast(SidedTransform):
         if schema.default is None:
             return made
         if self._whole is None:
-            # Java: a struct cannot be cast, not even where it is a default.
+            # As in Java, a struct cannot be cast, even in a default.
             return with_default(made, cast_typed(schema, schema.default, SchemaType.STRUCT))
         return with_default(made, cast_typed(schema, schema.default, self._whole))
 
@@ -213,7 +213,7 @@ _PURPOSE: Final = "cast types"
 
 
 def cast_plain(value: Value, target: SchemaType) -> Value:
-    """A value without schema as one of the type `target`. Raises DataError."""
+    """Return a value without a schema, cast to the type `target`. Raises DataError."""
     if value is None:
         return None
     found = plain_type(value)
@@ -226,7 +226,7 @@ def cast_plain(value: Value, target: SchemaType) -> Value:
 
 
 def cast_typed(schema: Schema, value: Value, target: SchemaType) -> Value:
-    """A value of `schema` as one of the type `target`. Raises DataError."""
+    """Return a value of `schema`, cast to the type `target`. Raises DataError."""
     return None if value is None else _cast(schema, value, schema.type, target)
 
 
@@ -254,7 +254,7 @@ def _cast(schema: Schema | None, value: Value, found: SchemaType, target: Schema
 
 
 def _encoded(schema: Schema, value: Value) -> Value:
-    """The number that carries a Date, Time or Timestamp. Source: Cast.encodeLogicalType."""
+    """Return the number that carries a Date, Time or Timestamp. Source: Cast.encodeLogicalType."""
     if isinstance(value, decimal.Decimal):
         return value
     ms = ms_of(value)
@@ -277,7 +277,7 @@ def _text(schema: Schema | None, value: Value, found: SchemaType) -> str:
 
 
 def _decimal_text(value: decimal.Decimal, scale: int) -> str:
-    """`BigDecimal.toString`, of a number that has all digits of its scale."""
+    """Return Java's `BigDecimal.toString` of a number with all digits of its scale."""
     return str(value.quantize(decimal.Decimal(1).scaleb(-scale), context=_EXACT))
 
 
@@ -288,8 +288,9 @@ _TIMESTAMP_FORMAT: Final = date_format("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
 
 
 def _time_text(schema: Schema, value: datetime.date | datetime.time) -> str:
-    """Source: Values.dateFormatFor. Differs: it writes all before 2 January 1970 as a time of day,
-    and so loses the date; here the schema says what it is."""
+    """Return the text of a date or time. Source: Values.dateFormatFor. Differs: Java writes
+    everything before 2 January 1970 as a time of day, and so loses the date; here the schema
+    decides."""
     ms = ms_of(value)
     logical = logical_type(schema)
     if logical == TIME:
@@ -300,7 +301,7 @@ def _time_text(schema: Schema, value: datetime.date | datetime.time) -> str:
 
 
 def _whole_number(bits: int) -> Callable[[Value], int]:
-    via = max(bits, 32)  # Java: a double becomes an int first, then a byte
+    via = max(bits, 32)  # Java casts a double to int first, then to byte
 
     def make(value: Value) -> int:
         if isinstance(value, str):

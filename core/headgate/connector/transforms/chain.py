@@ -15,7 +15,7 @@ from headgate.connector.transforms.registry import PREDICATES, TRANSFORMS, unkno
 
 
 class Stage:
-    """A transform that applies where its predicate says so."""
+    """A transform that is applied if its predicate says so."""
 
     def __init__(self, transform: Transform, predicate: Predicate, negate: bool) -> None:
         self._transform = transform
@@ -31,7 +31,7 @@ class Stage:
         return self._predicate
 
     def applies(self, record: SourceRecord | SinkRecord) -> bool:
-        """Whether the predicate lets the transform at `record`."""
+        """Return whether the transform is applied to `record`."""
         return self._predicate.test(record) is not self._negate
 
     def configure(self, config: Mapping[str, str]) -> None:
@@ -49,17 +49,18 @@ class Stage:
 
 
 def make_transforms(config: Mapping[str, str]) -> list[Transform]:
-    """The chain of a connector config, in the order of `transforms`; empty when there is none.
+    """Return the chain of a connector config, in the order of `transforms`; empty if there is none.
 
     Raises:
-        ConfigError: a class that is not there, a wrong value, a predicate without a definition.
+        ConfigError: A class is unknown, a value is wrong, or a predicate is not defined.
     """
     aliases: list[str] = parse_type("transforms", config.get("transforms"), Type.LIST) or []
     return [_stage(config, alias) for alias in aliases]
 
 
 def transform_source(chain: Sequence[Transform], record: SourceRecord) -> SourceRecord | None:
-    """`record` through `chain`; None when a transform dropped it. Raises what transforms raise."""
+    """Apply `chain` to `record`; return None if a transform drops it. Raises what transforms
+    raise."""
     result: SourceRecord | None = record
     for transform in chain:
         if result is None:
@@ -78,7 +79,7 @@ def transform_sink(chain: Sequence[Transform], record: SinkRecord) -> SinkRecord
 
 
 def by_topic(chain: Sequence[object]) -> bool:
-    """Whether all members of `chain` look at topic and headers alone, and change nothing else."""
+    """Return whether all members of `chain` read and change only topic and headers."""
     members: list[object] = []
     for one in chain:
         members += (one.transform, one.predicate) if isinstance(one, Stage) else (one,)
@@ -86,7 +87,7 @@ def by_topic(chain: Sequence[object]) -> bool:
 
 
 def takes_rows_at_once(chain: Sequence[object]) -> bool:
-    """Whether no member of `chain` needs records."""
+    """Return whether no member of `chain` needs records."""
     members = [one.transform if isinstance(one, Stage) else one for one in chain]
     return all(
         isinstance(one, RecordTransform) and one.rows_at_once() is not RowsAtOnce.NEVER

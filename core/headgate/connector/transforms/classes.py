@@ -1,7 +1,8 @@
-"""Names of Java's classes, which Connect's errors tell: of plain values, and of values of a schema.
+"""Names of Java's classes, for Connect's error texts: those of plain values, and of values with a
+schema.
 
-Without a schema a whole number is a Long, or a BigInteger beyond 64 bits; maps and lists are as
-Connect's JsonConverter makes them.
+Without a schema an integer is a Long, or a BigInteger beyond 64 bits. Maps and lists are those that
+Connect's JsonConverter makes.
 """
 
 import datetime
@@ -43,7 +44,8 @@ _BY_SCHEMA: Final = {
 
 
 def class_of(value: object, schema: Schema | None = None) -> str:
-    """`value.getClass().getName()` of what `value` is in Java; ``null`` for None."""
+    """Return `value.getClass().getName()` for the Java object that `value` stands for; ``null`` for
+    None."""
     if value is None:
         return "null"
     if schema is not None:
@@ -76,8 +78,7 @@ _PLAIN: Final[dict[type, SchemaType]] = {
 
 
 def plain_type(value: object) -> SchemaType | None:
-    """Connect's type of a value without schema; None where Connect has none for it: dates and
-    decimals, which need a schema, and whole numbers beyond 64 bits. Source:
-    ConnectSchema.schemaType."""
+    """Return Connect's type of a value without a schema. None if there is none: dates and decimals
+    need a schema, and integers have at most 64 bits. Source: ConnectSchema.schemaType."""
     found = _PLAIN.get(type(value))
     return None if found is SchemaType.INT64 and not fits_long(value) else found

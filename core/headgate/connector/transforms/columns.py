@@ -1,7 +1,7 @@
-"""What a transform does to many rows of one schema at once.
+"""Plans by which a transform changes many rows of one schema at once.
 
-The core knows no Arrow. A transform says what becomes of each field, and
-`headgate_arrow.batch_chain` does it to columns. Both ways give the same records: where that is not
+The core does not import Arrow. A transform says how each new field is made, and
+`headgate_arrow.batch_chain` makes the columns. Both ways give the same records; where that is not
 certain, rows are changed one by one.
 """
 
@@ -18,17 +18,17 @@ class RowsAtOnce(Enum):
     """How a transform treats rows that travel as one batch."""
 
     ALIKE = auto()
-    """It looks at nothing that differs from row to row: one record stands for all."""
+    """The transform reads nothing that differs between rows: one record stands for all."""
     COLUMNS = auto()
-    """`SidedTransform.columns` says what becomes of their values."""
+    """`SidedTransform.columns` gives the plan for the values."""
     NEVER = auto()
-    """They are made into records first."""
+    """The rows must be made into records first."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The values of a field, found by the names on the way to it."""
+    """The values of a field, found by a path of names."""
 
     path: tuple[str, ...]
 
@@ -36,13 +36,13 @@ class Taken:
 @final
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The values themselves, which have all columns."""
+    """The whole values, with all their columns."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same in every row."""
+    """The same value in every row."""
 
     value: Value
 
@@ -56,14 +56,15 @@ class RowOffset:
 @final
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What `compute` makes of each value of a field; a null stays null."""
+    """The results of `compute` for each value of a field; a null stays null."""
 
     name: str
     compute: Callable[[Value], Value]
     alike: bool = False
-    """All values become the same."""
+    """Whether all values become the same."""
     target: SchemaType | None = None
-    """The result is that of a `Cast` to this type, of which an adapter may know a faster way."""
+    """Set if the result is that of a `Cast` to this type, for which an adapter may have a faster
+    way."""
 
 
 Column: TypeAlias = Taken | Whole | Constant | RowOffset | Computed
@@ -72,16 +73,16 @@ Column: TypeAlias = Taken | Whole | Constant | RowOffset | Computed
 @final
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """What becomes of values with a STRUCT schema."""
+    """Plan that changes values with a STRUCT schema."""
 
     schema: Schema
     """Schema of the new values."""
     columns: Sequence[Column]
-    """One for each field of `schema`."""
+    """One column for each field of `schema`."""
     extracts: bool = False
     """Whether the one column is the new value itself."""
 
 
 def taken(schema: Schema) -> list[Column]:
-    """All fields of a STRUCT, as they are."""
+    """Return the columns of all fields of a STRUCT, unchanged."""
     return [Taken((field.name,)) for field in schema.fields]

@@ -1,4 +1,4 @@
-"""Paths to fields, by the syntaxes V1 (a name) and V2 (names with dots between them).
+"""Paths to fields, in the syntaxes V1 (one name) and V2 (names separated by dots).
 
 Source: KIP-821, `SingleFieldPath`, `FieldSyntaxVersion` (4.3.1).
 """
@@ -16,7 +16,7 @@ _NESTED: Final = "nested field access"
 
 
 def define_syntax(config: ConfigDef) -> ConfigDef:
-    """`config` with the key of the syntax."""
+    """Return `config` with the key for the syntax added."""
     return config.define(
         SYNTAX,
         Type.STRING,
@@ -29,10 +29,10 @@ def define_syntax(config: ConfigDef) -> ConfigDef:
 
 
 def parse_path(text: str, version: str) -> tuple[str, ...]:
-    """The names on the way to the field.
+    """Return the names on the path to the field.
 
     Raises:
-        ConfigError: a backtick without its pair, or (V2) no name at all.
+        ConfigError: A backtick has no partner, or (V2) there is no name.
     """
     if version.upper() == "V1":
         return (text,)
@@ -54,7 +54,8 @@ def parse_path(text: str, version: str) -> tuple[str, ...]:
 
 
 def _quoted(text: str, opened: int) -> tuple[str, int]:
-    """The name that begins with the backtick at `opened`, and where the next begins."""
+    """Return the name that begins with the backtick at `opened`, and the position of the next
+    name."""
     name = ""
     start = at = opened + 1
     while True:
@@ -79,7 +80,8 @@ def _quoted(text: str, opened: int) -> tuple[str, int]:
 
 
 def value_in_map(path: tuple[str, ...], value: Map) -> Value:
-    """None where something on the way is missing. Raises DataError: it is no map."""
+    """Return the value at the end of `path`; None if a part of the path is missing. Raises
+    DataError if a part is no map."""
     for step in path[:-1]:
         found = value.get(step)
         if found is None:
@@ -89,10 +91,10 @@ def value_in_map(path: tuple[str, ...], value: Map) -> Value:
 
 
 def field_in_schema(path: tuple[str, ...], schema: Schema) -> Field | None:
-    """The field at the end of `path`; None where something on the way is missing.
+    """Return the field at the end of `path`; None if a part of the path is missing.
 
     Raises:
-        DataError: something on the way is no struct.
+        DataError: A part of the path is no struct.
     """
     current = schema
     field: Field | None = None
@@ -107,8 +109,8 @@ def field_in_schema(path: tuple[str, ...], schema: Schema) -> Field | None:
 
 
 def value_in_struct(path: tuple[str, ...], schema: Schema, value: Map, use_defaults: bool) -> Value:
-    """The value at the end of a `path` that `schema` has. Structs on the way that are null have
-    their defaults, whatever `use_defaults` says of the last."""
+    """Return the value at the end of `path`, which `schema` has. Structs on the path that are null
+    are replaced by their defaults, whatever `use_defaults` says about the last field."""
     for step in path[:-1]:
         field = cast(Field, schema.field(step))
         found = value.get(step)

@@ -1,4 +1,4 @@
-"""The transform that takes nested structs and maps apart. Source: Connect's `Flatten` (4.3.1)."""
+"""The transform that flattens nested structs and maps. Source: Connect's `Flatten` (4.3.1)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -88,11 +88,11 @@ class Flatten(SidedTransform):
     def _level(
         self, schema: Schema, prefix: str, optional: bool, default: Map | None, into: list[Field]
     ) -> "_Read":
-        """Adds the fields of one struct to `into`; gives the function that reads them.
+        """Add the fields of one struct to `into`; return the function that reads them.
 
         Args:
-            optional: a struct around it is.
-            default: value of this struct that comes from its own default or one around it.
+            optional: A struct around this one is optional.
+            default: Value of this struct that comes from its own default or from one around it.
         """
         steps: list[_Read] = []
         for field in fields_of(schema):
@@ -126,7 +126,7 @@ class Flatten(SidedTransform):
 
 
 def _leaves(schema: Schema, path: tuple[str, ...]) -> list[Column]:
-    """The fields of the outermost struct and of those in it, as `_level` finds them."""
+    """Return the fields of a struct and of the structs in it, as `_level` finds them."""
     found: list[Column] = []
     for field in schema.fields:
         inner = (*path, field.name)
@@ -157,7 +157,7 @@ def _leaf(field: Field, flat: Field) -> _Read:
 
 def _nested(name: str, read: _Read) -> _Read:
     def read_nested(struct: Map, result: Map) -> None:
-        # A default of the struct is not asked for, as in Java; it is that of the flat fields.
+        # The struct's own default is not used, as in Java; the flat fields have it as theirs.
         value = struct.get(name)
         if value is not None:
             read(value, result)

@@ -54,13 +54,13 @@ class InsertHeader(RecordTransform):
         schema, value = parse_value(self.settings["value.literal"])
         self._inserted: Headers = ((self.settings["header"], value),)
         self._inserted_schemas: HeaderSchemas = (schema,)
-        # A text says its type by itself; other headers of the record need no schemas then.
+        # A text needs no schema, so the record's other headers need none either.
         self._is_text = schema is None or schema.type is SchemaType.STRING
 
     def apply(self, record: Record) -> Record | None:
         result = copied(record)
         headers: Headers = record.headers
-        # Where there were none all records get the same tuple, which is converted once.
+        # If there were no headers, all records get the same tuple, which is converted once.
         result.headers = (*headers, *self._inserted) if headers else self._inserted
         if record.header_schemas or not self._is_text:
             before: HeaderSchemas = _all_schemas(headers, record.header_schemas)
@@ -98,7 +98,7 @@ class DropHeaders(RecordTransform):
 
 
 class _HeaderFrom(RecordTransform):
-    """What `HeaderFrom$Key` and `HeaderFrom$Value` share."""
+    """Base of `HeaderFrom$Key` and `HeaderFrom$Value`."""
 
     CONFIG = define_replace_null(
         ConfigDef()
@@ -211,7 +211,8 @@ class HeaderFromValue(_HeaderFrom):
 
 
 def _append(record: SourceRecord | SinkRecord, headers: Headers, schemas: HeaderSchemas) -> None:
-    """Adds `headers` to a record of our own; `schemas` are empty where they have none."""
+    """Append `headers` to a record that was copied; `schemas` are empty if the headers have
+    none."""
     if schemas or record.header_schemas:
         before = _all_schemas(record.headers, record.header_schemas)
         record.header_schemas = (*before, *_all_schemas(headers, schemas))
@@ -219,5 +220,5 @@ def _append(record: SourceRecord | SinkRecord, headers: Headers, schemas: Header
 
 
 def _all_schemas(headers: Headers, schemas: HeaderSchemas) -> HeaderSchemas:
-    """One for each header."""
+    """Return one schema for each header."""
     return schemas or (None,) * len(headers)

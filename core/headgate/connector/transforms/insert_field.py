@@ -40,7 +40,7 @@ class _Inserted(NamedTuple):
     name: str
     schema: Schema
     plain: Callable[[_Record], Value]
-    """None: nothing is inserted."""
+    """Returns the value without schema; None if nothing is inserted."""
     typed: Callable[[_Record], Value]
 
 
@@ -160,7 +160,7 @@ def _offset(record: _Record) -> Value:
 
 
 def timestamp_of(record: _Record) -> int | None:
-    """Milliseconds since 1970, None where the record has none."""
+    """Return the record's timestamp in milliseconds since 1970; None if it has none."""
     if record.timestamp_ms == NO_TIMESTAMP and isinstance(record, SinkRecord):
         return None
     return record.timestamp_ms

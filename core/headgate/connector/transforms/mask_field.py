@@ -59,7 +59,7 @@ class MaskField(SidedTransform):
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)
         names: list[str] = self.settings["fields"]
-        self._names = in_set_order(names, STRINGS)  # decides which error is the first
+        self._names = in_set_order(names, STRINGS)  # the order decides which error comes first
         self._replacement: str | None = self.settings["replacement"]
         self._plans = PerSchema(self._plan)
 
@@ -132,15 +132,15 @@ _BITS: Final = {
 
 
 def _first_of(value: Value) -> Value:
-    """1970, as the value's type has it."""
+    """Return the begin of 1970, in the value's type."""
     if isinstance(value, datetime.datetime):
         return _EPOCH
     return datetime.time() if isinstance(value, datetime.time) else _EPOCH.date()
 
 
 def _replaced(replacement: str, java_class: str) -> Value:
-    """Source: Values.convertToByte and its siblings: a fraction is cut off, a number that is too
-    large is wrapped."""
+    """Return the replacement as a value of a Java class. A fraction is cut off, and a number that
+    is too large is wrapped. Source: Values.convertToByte and its siblings."""
     if java_class == "java.lang.String":
         return replacement
     try:

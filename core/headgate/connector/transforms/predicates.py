@@ -1,4 +1,5 @@
-"""Predicates: whether a transform applies to a record. Source: Connect's package `predicates`."""
+"""Predicates, which decide whether a transform is applied to a record. Source: Connect's package
+`predicates`."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from headgate.connector.validators import all_of, non_empty, regex
 
 
 class Predicate(Protocol):
-    """Whether a transform applies to a record."""
+    """Decides whether a transform is applied to a record."""
 
     def configure(self, config: Mapping[str, str]) -> None: ...
 

@@ -41,7 +41,7 @@ _SIDED: Final = (
     TimestampConverter,
 )
 _BOTH: Final = frozenset({"HeaderFrom", *(found.__name__ for found in _SIDED)})
-"""Names of which there is one class for keys and one for values."""
+"""Transforms that have one class for keys and one for values."""
 
 
 def _transforms() -> Mapping[str, type[RecordTransform]]:
@@ -66,7 +66,8 @@ PREDICATES: Final[Mapping[str, Callable[[], Predicate]]] = {
 
 
 def unknown_class(key: str, name: str, known: Collection[str]) -> ConfigError:
-    """The error of a class that is none of `known`. Source: Utils.ensureConcrete, ConfigDef."""
+    """Return the error for a class that is not in `known`. Source: Utils.ensureConcrete,
+    ConfigDef."""
     simple = name.removeprefix(_PACKAGE)
     if simple in _BOTH and f"{name}$Key" in known:
         return ConfigError(
@@ -76,7 +77,7 @@ def unknown_class(key: str, name: str, known: Collection[str]) -> ConfigError:
 
 
 def known_transform(known: Collection[str]) -> Validator:
-    """As `known_class`, for the classes of a chain."""
+    """Return a validator like `known_class`, for the classes of a chain."""
 
     def check(name: str, value: Any) -> None:
         if value is not None and value not in known:

@@ -22,10 +22,10 @@ from headgate.java.text import split
 
 
 def parse_renames(name: str, value: Any) -> dict[str, str]:
-    """Old and new names of ``old:new`` pairs.
+    """Return new names by old names, from ``old:new`` pairs.
 
     Raises:
-        ConfigError: one that is no pair.
+        ConfigError: A text is no pair.
     """
     pairs: Sequence[str] = value
     renames: dict[str, str] = {}

@@ -16,7 +16,7 @@ from headgate.connector.validators import regex
 from headgate.java.simple_date_format import DatePatternError, date_format
 
 ROUTES_MAX: Final = 10_000
-"""Topics whose new names `RegexRouter` remembers."""
+"""Number of topics whose new names `RegexRouter` caches."""
 
 
 class RegexRouter(RecordTransform):
@@ -62,11 +62,12 @@ class RegexRouter(RecordTransform):
         return result
 
     def _route(self, topic: str) -> str:
-        if len(self._routes) == ROUTES_MAX:  # a topic for each value of something
+        if len(self._routes) == ROUTES_MAX:  # there may be a topic for each value of a field
             self._routes.clear()
         route = topic
         if self._regex.fullmatch(topic) is not None:
-            # The first match is replaced, which need not be the whole. Source: replaceFirst.
+            # Only the first match is replaced, which need not be the whole name. Source:
+            # replaceFirst.
             found = self._regex.search(topic)
             assert found is not None
             try:
@@ -82,11 +83,11 @@ _REFERENCE: Final = re.compile(r"\\(.?)|\$(?:\{([^}]*)(\}?)|(\d+))?|[^\\$]+", re
 
 
 def _replaced(replacement: str, found: re.Match[str]) -> str:
-    """The replacement with its groups filled in. Source: Matcher.appendReplacement.
+    """Return the replacement with its groups filled in. Source: Matcher.appendReplacement.
 
     Raises:
-        IndexError: no such group.
-        ValueError: a ``$`` or backslash that stands for nothing.
+        IndexError: There is no such group.
+        ValueError: A ``$`` or backslash has no meaning.
     """
     result: list[str] = []
     for part in _REFERENCE.finditer(replacement):
@@ -107,7 +108,7 @@ def _replaced(replacement: str, found: re.Match[str]) -> str:
 
 
 def _numbered(digits: str, found: re.Match[str]) -> str:
-    """A group by its number: of the digits as many as there is a group for."""
+    """Return a group by its number. It uses as many of the digits as give the number of a group."""
     length = 1
     if int(digits[0]) > found.re.groups:
         raise IndexError(f"No group {digits[0]}")

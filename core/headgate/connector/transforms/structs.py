@@ -1,4 +1,4 @@
-"""Structs and maps as transforms take them: what they require of a value, and how it is copied.
+"""Structs and maps in transforms: checks of values, and copies of structs.
 
 Source: Connect's `Requirements`, `SchemaUtil`, `SimpleConfig`; `Struct.get` and `Struct.put`.
 """
@@ -19,7 +19,7 @@ REPLACE_NULL: Final = "replace.null.with.default"
 
 
 def define_replace_null(config: ConfigDef) -> ConfigDef:
-    """`config` with the key that most transforms have. Source: KIP-1040."""
+    """Return `config` with the key that most transforms have added. Source: KIP-1040."""
     return config.define(
         REPLACE_NULL,
         Type.BOOLEAN,
@@ -31,7 +31,7 @@ def define_replace_null(config: ConfigDef) -> ConfigDef:
 
 
 def require_map(value: Value, purpose: str) -> Map:
-    """A value without schema, which must be a dict. Raises DataError."""
+    """Return a value without a schema, which must be a dict. Raises DataError."""
     if isinstance(value, dict):
         return cast(Map, value)
     raise DataError(
@@ -40,7 +40,7 @@ def require_map(value: Value, purpose: str) -> Map:
 
 
 def require_struct(schema: Schema, value: Value, purpose: str) -> Map:
-    """A value with `schema`, which must be a struct and not null. Raises DataError."""
+    """Return a value with `schema`, which must be a struct and not null. Raises DataError."""
     if schema.type is SchemaType.STRUCT and isinstance(value, dict):
         return cast(Map, value)
     found = class_of(value, schema)
@@ -48,31 +48,32 @@ def require_struct(schema: Schema, value: Value, purpose: str) -> Map:
 
 
 def fields_of(schema: Schema) -> Sequence[Field]:
-    """Source: ConnectSchema.fields. Raises DataError: it is no struct."""
+    """Return the fields of a struct. Raises DataError if `schema` is no struct. Source:
+    ConnectSchema.fields."""
     if schema.type is not SchemaType.STRUCT:
         raise DataError("Cannot list fields on non-struct type")
     return schema.fields
 
 
 def schema_text(schema: Schema) -> str:
-    """Source: ConnectSchema.toString."""
+    """Return the schema's text in errors. Source: ConnectSchema.toString."""
     name = "" if schema.name is None else f"{schema.name}:"
     return f"Schema{{{name}{schema.type.upper()}}}"
 
 
 def required_null(name: str, schema: Schema) -> DataError:
-    """Source: ConnectSchema.validateValue."""
+    """Return the error for a null in a required field. Source: ConnectSchema.validateValue."""
     return DataError(
         f'Invalid value: null used for required field: "{name}", schema type: {schema.type.upper()}'
     )
 
 
 def built(basics: Schema, fields: Iterable[Field]) -> Schema:
-    """A struct of `fields` with name, version, doc and parameters of `basics`. It is required and
-    has no default, as in Java. Source: SchemaUtil.copySchemaBasics, SchemaBuilder.
+    """Return a struct schema of `fields`, with name, version, doc and parameters of `basics`. It is
+    required and has no default, as in Java. Source: SchemaUtil.copySchemaBasics, SchemaBuilder.
 
     Raises:
-        DataError: two fields of one name, or one without a name.
+        DataError: Two fields have the same name, or one has none.
     """
     seen: dict[str, Field] = {}
     for field in fields:
@@ -92,10 +93,12 @@ def built(basics: Schema, fields: Iterable[Field]) -> Schema:
 
 
 def with_default(schema: Schema, default: Value) -> Schema:
-    """`schema` with this default, which must be valid for it. Source: SchemaBuilder.defaultValue.
+    """Return `schema` with this default, which must be valid for it. Source:
+    SchemaBuilder.defaultValue.
 
     Raises:
-        DataError: it is not valid, or the schema has the name of a logical type but not its type.
+        DataError: The default is not valid, or the schema has the name of a logical type but not
+            its type.
     """
     if schema.name in LOGICAL_TYPES and logical_type(schema) is None:
         raise DataError(f"Invalid default value: {schema.type.upper()} is not {schema.name}")
@@ -106,7 +109,7 @@ def with_default(schema: Schema, default: Value) -> Schema:
 
 
 def duplicate(name: str) -> DataError:
-    """Source: SchemaBuilder.field."""
+    """Return the error for two fields of one name. Source: SchemaBuilder.field."""
     return DataError(f"Cannot create field because of field name duplication {name}")
 
 
@@ -114,12 +117,12 @@ NONE_MADE: Final[Mapping[str, Schema]] = MappingProxyType({})
 
 
 class Reader:
-    """Reads the fields of structs of a schema, as `Struct.get` and a `put` elsewhere have them.
+    """Copies fields of structs with a schema, as Java does by `Struct.get` and `Struct.put`.
 
     Args:
-        fields: name in the struct that is made and field that is read.
-        use_defaults: a null gets the default of its field's schema.
-        made: schemas of the struct that is made, by name, where they are others.
+        fields: Name in the new struct, and field that is read.
+        use_defaults: Whether a null gets the default of its field's schema.
+        made: Schemas in the new struct by name, where they differ from the fields' own.
     """
 
     def __init__(
@@ -137,11 +140,12 @@ class Reader:
     def of(
         cls, schema: Schema, use_defaults: bool, made: Mapping[str, Schema] = NONE_MADE
     ) -> "Reader":
-        """A reader of all fields under their names. Raises DataError: `schema` is no struct."""
+        """Return a reader of all fields under their own names. Raises DataError if `schema` is no
+        struct."""
         return cls([(field.name, field) for field in fields_of(schema)], use_defaults, made)
 
     def read(self, struct: Map) -> Map:
-        """A struct of the fields. Raises DataError: a null in a field that is required."""
+        """Return a struct of the fields. Raises DataError for a null in a required field."""
         get = struct.get
         result = {name: get(source) for name, source in self._names}
         if None in result.values():
@@ -158,5 +162,5 @@ class Reader:
 
 
 def null_of(field: Field, use_defaults: bool) -> Value:
-    """What a null of this field is read as."""
+    """Return the value that a null of this field is read as."""
     return field.schema.default if use_defaults else None

@@ -1,4 +1,5 @@
-"""Python's dates and times as milliseconds since 1970, which Java's `Date` is, and back."""
+"""Conversion of Python's dates and times to milliseconds since 1970, as in Java's `Date`, and
+back."""
 
 import datetime
 from typing import Final
@@ -12,10 +13,11 @@ _MS: Final = datetime.timedelta(milliseconds=1)
 
 
 def ms_of(value: datetime.date | datetime.time) -> int:
-    """Milliseconds since 1970 of a datetime, of a date's midnight, or of a time on its first day.
+    """Return milliseconds since 1970: of a datetime, of a date's midnight, or of a time on 1
+    January 1970.
 
     Raises:
-        DataError: a datetime without timezone. What moment it is nobody knows.
+        DataError: A datetime has no timezone, so its moment is not known.
     """
     if isinstance(value, datetime.datetime):
         if value.utcoffset() is None:
@@ -44,7 +46,7 @@ def date_of(ms: int) -> datetime.date:
 
 
 def time_of(ms: int) -> datetime.time:
-    """Time of the day."""
+    """Return the time of day."""
     seconds, milliseconds = divmod(ms % DAY_MS, 1000)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)

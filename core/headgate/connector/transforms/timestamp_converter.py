@@ -55,7 +55,7 @@ _TYPES: Final = {
     "Timestamp": TIMESTAMP_SCHEMA,
 }
 _PER_MS: Final = {"nanoseconds": 1_000_000, "microseconds": 1000, "milliseconds": 1}
-"""Units of `unix.precision` in a millisecond; a second has a thousand of these."""
+"""Units of `unix.precision` in a millisecond. A second has a thousand milliseconds."""
 
 
 def _valid_format(name: str, value: str) -> None:
@@ -163,12 +163,12 @@ class TimestampConverter(SidedTransform):
         return Computed(field.name, lambda value: self._make(read(value)))
 
     def _made(self, schema: Schema) -> Schema:
-        """Schema of what a value of `schema` becomes."""
+        """Return the schema of a changed value of `schema`."""
         target = _TYPES[self._target]
         return target.as_optional() if schema.optional else target
 
     def _plan(self, schema: Schema) -> tuple[Schema, Callable[[Map], Map]]:
-        """The schema of changed structs, and what changes one."""
+        """Return the schema of changed structs, and the function that changes one."""
         fields = [
             Field(field.name, self._made(field.schema)) if field.name == self._field else field
             for field in fields_of(schema)
@@ -206,7 +206,8 @@ class TimestampConverter(SidedTransform):
         )
 
     def _reader(self, schema: Schema) -> Callable[[Value], int]:
-        """What reads values of `schema`. Source: TimestampConverter.timestampTypeFromSchema."""
+        """Return the function that reads values of `schema`. Source:
+        TimestampConverter.timestampTypeFromSchema."""
         if logical_type(schema) in (DATE, TIME, TIMESTAMP):
             return ms_of
         if schema.type is SchemaType.STRING:

@@ -1,8 +1,8 @@
-"""The value that a text in a config stands for: `12` is a number, `true` a boolean.
+"""Parsing of a config text into the value that it stands for: `12` is a number, `true` a boolean.
 
 Source: Connect's `Values.parseString` (4.3.1). Differs: a text is a number only if the number is
-written as the same text, so that nothing is lost: `007` and `1.10` stay texts. Dates and times stay
-texts, too. A list or an object is read as JSON and has no schema.
+written as the same text, so that nothing is lost: `007` and `1.10` stay text. Dates and times stay
+text too. A list or an object is read as JSON and has no schema.
 """
 
 import json
@@ -34,7 +34,7 @@ _NUMBER: Final = re.compile(r"-?\d[\d.]*(?:E-?\d+)?", re.ASCII)
 
 
 def parse_value(text: str) -> SchemaAndValue:
-    """The value of `text` with its schema."""
+    """Return the value of `text` with its schema."""
     if text in _WORDS:
         return _WORDS[text]
     if text.startswith(("[", "{")):
@@ -60,7 +60,7 @@ def _fraction(text: str) -> SchemaAndValue:
         number = float(text)
     except ValueError:
         return _text(text)
-    if math.isinf(number) or number.is_integer():  # Java: a whole number, written otherwise
+    if math.isinf(number) or number.is_integer():  # Java: an integer in another form
         return _text(text)
     if java_float(single(number)) == text:
         return SchemaAndValue(FLOAT32, single(number))
