@@ -1,4 +1,4 @@
-"""Exceptions of the core. A rejection of a user's request is data, not one of these."""
+"""Exceptions of the core. A rejection of a user's request is data and no exception."""
 
 
 class CoreError(Exception):

@@ -73,7 +73,7 @@ class LogRecord:
     offset: int
     key: bytes | None
     value: bytes | None
-    """None is a tombstone."""
+    """Value of the record; None is a tombstone."""
     timestamp_ms: int = 0
     place: Place | None = None
     """Where the record is in its topic; None if that is (0, `offset`)."""
@@ -218,7 +218,7 @@ class RowNumbers:
     """A header with one integer for each row of a batch. In a record it is decimal text."""
 
     values: Sequence[int]
-    """A `range` costs nothing per row."""
+    """The numbers; a `range` costs nothing per row."""
 
 
 @dataclass(slots=True)

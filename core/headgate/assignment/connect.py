@@ -1,10 +1,13 @@
 """The policy `connect`: Apache's incremental cooperative assignor, its quirks included, so that a
 group with Java members is led the same way whichever worker leads it.
 
-A round has five steps, each a function below: find deleted, lost and new work (`_sort_out`); decide
-what every member may keep (`_workers`); decide whether lost work is placed now, and where
-(`_place_lost`); revoke from members with more than their share (`_balance`); assign what is free
-(`_fill`).
+A round has five steps, each a function below:
+
+- `_sort_out` finds deleted, lost and new work.
+- `_workers` decides what every member may keep.
+- `_place_lost` decides whether lost work is placed now, and where.
+- `_balance` revokes from members with more than their share.
+- `_fill` assigns what is free.
 
 Details that are easily overlooked:
 

@@ -1,8 +1,8 @@
 """The policy `kip415`: the one rule that reproduces all five tables of KIP-415.
 
 A round has four steps, each a function below: find the free work (`_sort_out`), decide which of it
-waits for a lost worker to return (`_delay`), decide what each member keeps (`_keep`), and assign
-the rest (`_deal`).
+waits for a lost worker (`_delay`), decide what each member keeps (`_keep`), and assign the rest
+(`_deal`).
 
 - Members are ordered by id, not by time of joining; the first table shows it.
 - With T connectors and tasks together and n members, each member may hold T/n, and the first

@@ -47,7 +47,7 @@ class SourceRecord:
     value_schema: Schema | None = None
     """Schema of the value, which is checked against it when it is converted; None: no schema."""
     header_schemas: tuple[Schema | None, ...] = ()
-    """One for each header, in their order; empty: no header has a schema."""
+    """One schema for each header, in order; empty if no header has one."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class SinkRecord:
     value_schema: Schema | None = None
     """Schema of the value as its converter read it; None if the converter gives none."""
     header_schemas: tuple[Schema | None, ...] = ()
-    """One for each header, in their order; empty: no header has a schema."""
+    """One schema for each header, in order; empty if no header has one."""
     original: ConsumerRecord | None = field(default=None, repr=False, compare=False)
     """The record as the log had it, for a dead letter. None if the task has no errant record
     reporter, since it is not needed then."""

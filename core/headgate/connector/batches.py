@@ -63,14 +63,14 @@ class SourceBatch:
     """STRUCT of the columns of `values`."""
     key: Any = None
     headers: tuple[tuple[str, Any], ...] = ()
-    """A `RowNumbers` as value: a number for each row."""
+    """Headers of all rows; a `RowNumbers` as value has a number for each row."""
     partition: int | None = None
     timestamp_ms: int | None = None
     key_schema: Schema | None = None
 
     @property
     def count(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         rows: int = self.values.num_rows
         return rows
 
@@ -80,7 +80,7 @@ class SourceBatch:
         return self.offsets[-1]
 
     def part(self, start: int, count: int) -> "SourceBatch":
-        """`count` rows from row `start` on."""
+        """Return `count` rows from row `start` on."""
         end = start + count
         return SourceBatch(
             *(self.source_partition, self.offsets[start:end], self.topic),
@@ -105,18 +105,18 @@ class SinkBatch:
     key: Any = None
     key_schema: Schema | None = None
     headers: tuple[tuple[str, Any], ...] = ()
-    """A `RowNumbers` as value: a number for each row."""
+    """Headers of all rows; a `RowNumbers` as value has a number for each row."""
     header_schemas: tuple[Schema | None, ...] = ()
     timestamp_ms: int = 0
 
     @property
     def count(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         rows: int = self.values.num_rows
         return rows
 
     def part(self, start: int, count: int) -> "SinkBatch":
-        """`count` rows from row `start` on."""
+        """Return `count` rows from row `start` on."""
         return SinkBatch(
             *(self.topic, self.partition, self.offset + start, self.values.slice(start, count)),
             *(self.value_schema, self.key, self.key_schema),

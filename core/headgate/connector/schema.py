@@ -13,8 +13,8 @@
 | Timestamp (INT64) | aware datetime.datetime, whole milliseconds; converters give it in UTC |
 
 Source: org.apache.kafka.connect.data (4.3.1): ConnectSchema, Decimal, Date, Time, Timestamp.
-Differs: there is no Struct class; a decimal with fewer digits than its scale is taken, since
-nothing is lost; a struct or list as key of a map has no form in Python and is refused.
+Differs: there is no Struct class. A decimal with fewer digits than its scale is accepted, since
+nothing is lost. A struct or list as the key of a map has no form in Python and is refused.
 """
 
 import datetime
@@ -416,9 +416,9 @@ _DAY_MS: Final = 86_400_000
 
 
 def to_logical(schema: Schema, carried: Any) -> Any:
-    """Return the value of a logical type from the value that carries it: the unscaled number of a
-    Decimal as int, days of a Date, milliseconds of a Time (since midnight) or of a Timestamp (since
-    1970 in UTC).
+    """Return the value of a logical type from the value that carries it. That is the unscaled
+    number of a Decimal as int, the days of a Date, or the milliseconds of a Time (since midnight)
+    or Timestamp (since 1970 in UTC).
 
     Raises:
         DataError: Python's type cannot hold the value (years before 1 or after 9999), or it is no

@@ -17,7 +17,7 @@ from headgate.topics.config_events import Config
 UNLIMITED: Final = -1
 MESSAGE_BYTES: Final = 64 * 1024 * 1024
 MESSAGE_BYTES_MAX: Final = 900_000_000
-"""A row of the log holds a billion bytes."""
+"""Largest value of ``max.message.bytes``; a row of the log holds a billion bytes."""
 CHECK_INTERVAL_MS: Final = 60_000
 _LONG_MAX: Final = 2**63 - 1
 _TOPICS: Final = "topics."
@@ -42,7 +42,7 @@ class TopicLimits:
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """The table ``[log]``: limits of all topics, and of single ones."""
+    """Limits in the table ``[log]``: of all topics, and of single topics."""
 
     default: TopicLimits = TopicLimits()
     topics: Mapping[str, TopicLimits] = field(default_factory=dict[str, TopicLimits])

@@ -145,11 +145,11 @@ class Coordinator:
     """The coordinator of many groups. All times are of one monotonic clock, in milliseconds.
 
     A `JoinGroup` with an empty member id is answered at once by `JoinedGroup` with
-    `MEMBER_ID_REQUIRED` and the id ``<client_id>-<new_id>``, with which the member joins (KIP-394),
-    so that a lost answer leaves no dead member in the group. A member that gets no answer repeats
-    its request unchanged (with the same `JoinGroup.sequence`) at every heartbeat interval.
-    Repeating is harmless and keeps it alive. A member that is silent for its session timeout is
-    removed, even while it waits.
+    `MEMBER_ID_REQUIRED` and the id ``<client_id>-<new_id>``, with which the member joins (KIP-394).
+    So a lost answer leaves no dead member in the group. A member that gets no answer repeats its
+    request unchanged (with the same `JoinGroup.sequence`) at every heartbeat interval. Repeating is
+    harmless and keeps it alive. A member that is silent for its session timeout is removed, even
+    while it waits.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class TaskSpec:
     """Whether records and source offsets are committed in one transaction. Always False for
     sinks."""
     transactional_id: str | None
-    """``<group>-<connector>-<task>`` when exactly-once. Source: KIP-618."""
+    """``<group>-<connector>-<task>`` if exactly-once, else None. Source: KIP-618."""
     group: str
     """Group id of the workers."""
     member_id: str
@@ -170,7 +170,7 @@ class CallFigures:
     that raised, are left out."""
 
     method: str
-    """``poll``, ``put`` or ``run_batch``."""
+    """Name of the method: ``poll``, ``put`` or ``run_batch``."""
     calls: int
     records: int
     records_max: int

@@ -64,7 +64,8 @@ class SourceState(StrEnum):
 
 
 class TransactionBoundary(StrEnum):
-    """`transaction.boundary`. Source: KIP-618, SourceTask.TransactionBoundary."""
+    """When a transaction ends (`transaction.boundary`). Source: KIP-618,
+    SourceTask.TransactionBoundary."""
 
     POLL = "poll"
     INTERVAL = "interval"

@@ -80,11 +80,11 @@ def decode(
     Args:
         offset: Offset of the record in the config topic.
         key: UTF-8 bytes, or a text as `encode_connector` and the other encoders return it. Bytes
-            that are no UTF-8 become U+FFFD, as in Java. None is rejected.
+            that are not UTF-8 become U+FFFD, as in Java. None is rejected.
         value: JSON as Java accepts it (`headgate.java.json`). None, empty bytes and ``null`` are
             tombstones.
-        parse: A faster parser, such as `orjson.loads`. The core parses again what it refuses or
-            might read differently from Java.
+        parse: A faster parser, such as `orjson.loads`. If it refuses a value, or might read it
+            differently from Java, the core parses the value.
 
     Differs: a config value that is not a string becomes its JSON text; Java keeps it and fails
     where it is used. A session key that is not base64 is rejected; it ends Java's reader. A task

@@ -6,9 +6,9 @@ the same state, so odd records are read by Java's rules. A commit whose task con
 makes the connector inconsistent (the log was compacted, or the commit was written twice). Repairing
 that is the herder's work, not the reader's.
 
-A connector's tombstone leaves these in place: its task count record and whether fencing is pending
-(a connector created again under the same name must fence the producers of its namesake), its task
-generation, its inconsistency, and its target state, which has a tombstone of its own.
+Some state outlives a connector's tombstone: its task generation, its inconsistency, and its target
+state, which has a tombstone of its own. So do its task count record and whether fencing is pending,
+since a connector created again under the same name must fence the producers of its namesake.
 """
 
 from collections import deque

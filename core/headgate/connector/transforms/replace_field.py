@@ -45,9 +45,9 @@ def _valid_renames(name: str, value: Any) -> None:
 class ReplaceField(SidedTransform):
     """Keeps or drops fields, and gives others a new name. A null stays null.
 
-    Differs: two fields that get one name are refused without a schema too, where Java keeps one;
-    a field keeps its own value where another's new name would be its name, if that other is not
-    there or is dropped. (With a schema Java reads the other, or fails.)
+    Differs: two fields that get one name are refused without a schema too, where Java keeps one. A
+    field keeps its own value if another field's new name equals its name and that other field is
+    missing or dropped. (With a schema Java reads the other, or fails.)
     """
 
     CONFIG = define_replace_null(

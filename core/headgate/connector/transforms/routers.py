@@ -130,7 +130,7 @@ def _valid_format(name: str, value: str) -> None:
 
 class TimestampRouter(RecordTransform):
     """Renames the topic by the record's timestamp, in UTC; ``${topic}`` and ``${timestamp}`` are
-    filled in. Differs: a pattern that is none is refused at once, not at the first record."""
+    filled in. Differs: an invalid pattern is refused at once, not at the first record."""
 
     CONFIG = (
         ConfigDef()

@@ -12,8 +12,8 @@ from headgate.connector.transforms.structs import REPLACE_NULL, Reader, define_r
 
 
 class SetSchemaMetadata(SidedTransform):
-    """Gives the schema of a key or value a name, a version, or both. It must be a struct's, as in
-    Java."""
+    """Gives the schema of a key or value a name, a version, or both. The schema must be a struct,
+    as in Java."""
 
     CONFIG = define_replace_null(
         ConfigDef()

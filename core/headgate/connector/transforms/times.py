@@ -30,7 +30,7 @@ def ms_of(value: datetime.date | datetime.time) -> int:
 
 
 def datetime_of(ms: int) -> datetime.datetime:
-    """Raises DataError: the year is not in 1 to 9999, Python's."""
+    """Return the moment in UTC. Raises DataError unless its year is in 1 to 9999, as Python's."""
     try:
         return _EPOCH + datetime.timedelta(milliseconds=ms)
     except OverflowError:
@@ -38,7 +38,7 @@ def datetime_of(ms: int) -> datetime.datetime:
 
 
 def date_of(ms: int) -> datetime.date:
-    """Raises DataError: the year is not in 1 to 9999, Python's."""
+    """Return the date in UTC. Raises DataError unless its year is in 1 to 9999, as Python's."""
     try:
         return datetime.date.fromordinal(_EPOCH_DAY + ms // DAY_MS)
     except (ValueError, OverflowError):
