@@ -1,4 +1,5 @@
-"""The status topic: its records, the state that a reader holds, and the rules for who may write.
+"""The status topic: its records, the state that a reader holds, and the rules by which a worker may
+write a status.
 
 Source: `KafkaStatusBackingStore`. Differs: the worker to which a connector or task is assigned may
 always write its FAILED status. Java's rule for safe writes can hide it behind a stale RUNNING of
