@@ -6,6 +6,7 @@ raises `InvariantBroken` at the step that breaks something, and otherwise says w
 same seed and options give the same run, step by step.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headgate.connector.restart_policy import RestartPolicy
@@ -20,10 +21,12 @@ from headgate.simulation.memory_clients import Membership
 from headgate.simulation.memory_transport import MemoryTransport
 from headgate.simulation.network import Network
 from headgate.simulation.schedule import Schedule
-from headgate.simulation.source_body import PARTITIONS, RECORDS
+from headgate.simulation.sink_body import SinkBody
+from headgate.simulation.source_body import PARTITIONS, RECORDS, SourceBody
 from headgate.simulation.user import NAMES, SINKS, SOURCES, User
 from headgate.simulation.worker import SimulatedWorker
-from headgate.simulation.world import Options, Worker
+from headgate.simulation.world import Options, TaskBody, Worker
+from headgate.task.messages import BodyReport, TaskKind, TaskSpec
 from headgate.topics.status import StatusView, decode_status, fold_statuses
 
 GROUP = "simulated"
@@ -116,6 +119,10 @@ class Cluster:
             worker_settings={"offset.flush.interval.ms": str(FLUSH_INTERVAL_MS)},
         )
         self.workers[name] = SimulatedWorker(self, name, settings)
+
+    def body(self, spec: TaskSpec, report: Callable[[BodyReport], None]) -> TaskBody:
+        kind = SinkBody if spec.kind is TaskKind.SINK else SourceBody
+        return kind(self, spec, report)
 
     def connect(self, url: str) -> MemoryTransport:
         return MemoryTransport(self._memory, url)

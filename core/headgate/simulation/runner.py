@@ -8,9 +8,6 @@ from collections.abc import Callable
 from functools import partial
 
 from headgate.herder.messages import TaskReported
-from headgate.simulation.body import Body
-from headgate.simulation.sink_body import SinkBody
-from headgate.simulation.source_body import SourceBody
 from headgate.simulation.world import TaskBody, Worker, World
 from headgate.task.messages import (
     BodyReport,
@@ -18,7 +15,6 @@ from headgate.task.messages import (
     TaskClosing,
     TaskCommand,
     TaskEnded,
-    TaskKind,
     TaskOutcome,
     TaskReleased,
     TaskSpec,
@@ -29,7 +25,7 @@ from headgate.task.run import graceful_ms
 class _Run:
     def __init__(self, spec: TaskSpec) -> None:
         self.spec = spec
-        self.body: Body | None = None
+        self.body: TaskBody | None = None
         self.ended = False
         self.released = False
         self.last_ms = 0
@@ -45,7 +41,7 @@ class SimulatedRunner:
         self._runs: dict[str, _Run] = {}
         self._worker_episode = 0
 
-    def bodies(self) -> list[Body]:
+    def bodies(self) -> list[TaskBody]:
         return [r.body for r in self._runs.values() if r.body is not None and not r.body.dead]
 
     def unreleased(self) -> list[TaskSpec]:
@@ -55,8 +51,7 @@ class SimulatedRunner:
 
     def start(self, spec: TaskSpec) -> None:
         run = self._runs[spec.run] = _Run(spec)
-        kind = SinkBody if spec.kind is TaskKind.SINK else SourceBody
-        body = run.body = kind(self._world, spec, lambda report: self._up(run, report))
+        body = run.body = self._world.body(spec, lambda report: self._up(run, report))
         self._in_order(run, lambda: None if body.dead else body.begin(), 200)
 
     def send(self, name: str, command: TaskCommand) -> None:
@@ -164,6 +159,6 @@ class SimulatedRunner:
     def worker_awake(self) -> None:
         self._worker_episode += 1
 
-    def _silence(self, body: Body, episode: int) -> None:
+    def _silence(self, body: TaskBody, episode: int) -> None:
         if episode == self._worker_episode and not body.dead:
             body.silence("the worker has been silent for too long")

@@ -44,7 +44,10 @@ OFFSETS_MS = 1_500
 class SimulatedWorker:
     """One incarnation of a worker: after a crash a new one takes its place under the same name."""
 
-    def __init__(self, world: World, name: str, settings: HerderSettings) -> None:
+    def __init__(
+        self, world: World, name: str, settings: HerderSettings, *, checked: bool = True
+    ) -> None:
+        """`checked`: `HerderHost`'s."""
         self.name = name
         self.url = settings.url
         self.worker_id = settings.worker_id
@@ -61,7 +64,7 @@ class SimulatedWorker:
             self,
             lambda: self._schedule.now_ms,
             decided=lambda _, effects: world.checks.decided(self, effects),
-            checked=True,
+            checked=checked,
         )
         self._lanes: dict[Lane, deque[Work]] = {}
         """Work that is still to be done, by lane; work without a lane has one of its own."""

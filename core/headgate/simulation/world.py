@@ -23,7 +23,7 @@ from headgate.ports import ConsumerRecord, TopicPartition
 from headgate.simulation.memory_clients import Membership
 from headgate.simulation.memory_transport import MemoryTransport
 from headgate.simulation.schedule import Schedule
-from headgate.task.messages import TaskSpec
+from headgate.task.messages import BodyReport, TaskCommand, TaskSpec
 from headgate.task.steps import BodyEffect
 from headgate.topics.config_events import ConfigEvent
 from headgate.topics.config_state import ConfigState
@@ -70,11 +70,19 @@ class Options:
 
 
 class TaskBody(Protocol):
-    """The body of one run of a task, as faults see it."""
+    """The body of one run of a task, as its runner and the faults see it."""
 
     spec: TaskSpec
     dead: bool
     frozen: bool
+
+    def begin(self) -> None: ...
+
+    def command(self, command: TaskCommand) -> None: ...
+
+    def silence(self, reason: str) -> None: ...
+
+    def orphan(self) -> None: ...
 
     def die(self) -> None: ...
 
@@ -211,6 +219,10 @@ class World(Protocol):
     def workers(self) -> Mapping[str, Worker]: ...
 
     def start_worker(self, name: str) -> None: ...
+
+    def body(self, spec: TaskSpec, report: Callable[[BodyReport], None]) -> TaskBody:
+        """A new body for one run of a task; what it reports goes up its lifeline."""
+        ...
 
     def connect(self, url: str) -> MemoryTransport: ...
 

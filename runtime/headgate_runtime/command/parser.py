@@ -26,7 +26,7 @@ from headgate_runtime.command.help import LOOK, PIPELINE, RUN, STUDY, Commands, 
 from headgate_runtime.remote.apply import register as register_apply
 from headgate_runtime.remote.commands import register as register_remote
 from headgate_runtime.remote.locate import VARIABLE
-from headgate_runtime.remote.options import Url
+from headgate_runtime.remote.options import Format, Output, Url
 
 
 class PluginKind(StrEnum):
@@ -480,6 +480,63 @@ def assign(
         _refuse(str(error), EXIT_FAILED)
     except UnicodeDecodeError as error:
         _refuse(f"standard input is not a text in UTF-8: byte {error.start}", EXIT_FAILED)
+
+
+@app.command(
+    rich_help_panel=STUDY,
+    epilog=example(
+        "headgate simulate crash.toml",
+        "headgate simulate crash.toml --seed 12        # another run",
+        "headgate simulate crash.toml --runs 100       # medians, and the worst with its seed",
+    ),
+)
+def simulate(
+    study: Annotated[
+        str,
+        typer.Argument(
+            metavar="STUDY.toml",
+            help="A cluster and what happens to it: see docs/build/simulation.md.",
+        ),
+    ],
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="NUMBER", min=0, help="Delays are drawn from it.")
+    ] = 1,
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            "--runs", metavar="COUNT", min=1, help="Run with as many seeds, from --seed on."
+        ),
+    ] = None,
+    output: Format = Output.TABLE,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Show each message of the group protocol, too.")
+    ] = False,
+) -> None:
+    """Simulate the rebalances of a cluster, in virtual time.
+
+    Runs the group protocol and the herders that ship, without tasks that move records. Prints a
+    timeline and a summary. The same study and seed print the same. Examples are in
+    examples/simulation.
+    """
+    if trace and runs is not None:
+        _refuse("--trace shows one run, and --runs many: give one of them")
+    from headgate.simulation.checks import InvariantBroken
+    from headgate_runtime.command.simulate import many_runs, one_run
+    from headgate_runtime.command.study_file import StudyFileError, load_study
+
+    as_json = output is Output.JSON
+    try:
+        wanted = load_study(study)
+        if runs is None:
+            lines = one_run(wanted, seed, trace=trace, as_json=as_json)
+        else:
+            lines = many_runs(wanted, seed, runs, as_json=as_json)
+        for line in lines:
+            sys.stdout.write(f"{line}\n")
+    except StudyFileError as error:
+        _refuse(str(error))
+    except InvariantBroken as error:
+        _refuse(f"Headgate broke a rule of its own, which is a fault: {error}", EXIT_FAILED)
 
 
 def fast_parser() -> Callable[[bytes], Any] | None:
