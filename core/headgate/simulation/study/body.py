@@ -83,7 +83,7 @@ class StudyBody:
         """A thread of the worker hears no silence: both stand still together."""
 
     def orphan(self) -> None:
-        """Its worker has crashed; so has it."""
+        """The worker has crashed; so has its task."""
         self.die()
 
     def _when_awake(self, action: Callable[[], None]) -> None:

@@ -76,8 +76,10 @@ class Rebalanced:
     leader: str
     members: tuple[MemberRound, ...]
     """In join order."""
-    waiting: tuple[TaskId, ...]
-    """Configured tasks that no member has after it."""
+    waiting_connectors: tuple[str, ...]
+    """Configured, and no member has them after it, nor stops them."""
+    waiting_tasks: tuple[TaskId, ...]
+    """Likewise."""
     delay_ms: int
     """The scheduled delay that it announces; 0: none."""
     failed: bool = False

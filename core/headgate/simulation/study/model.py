@@ -65,6 +65,7 @@ class Event:
     """One thing that happens."""
 
     at_ms: int
+    """The earliest time."""
     verb: Verb
     name: str = ""
     """Worker, connector or task; empty for `ROLL`."""
@@ -78,6 +79,8 @@ class Event:
     """`ROLL`: time from one worker's stop to the next one's."""
     text: str = ""
     """As the study writes it."""
+    within_ms: int = 0
+    """How much later than `at_ms` it may happen: the seed says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +90,11 @@ class Study:
     workers: tuple[str, ...]
     """Names of the workers that start at time 0: ``w1`` and so on."""
     settings: WorkerSettings
-    """Of each worker without an entry in `own`."""
+    """What each worker has that has no entry in `own`."""
     connectors: Mapping[str, int]
     """Connectors of the study and their `tasks.max`."""
     events: tuple[Event, ...] = ()
-    """By time."""
+    """Sorted by time."""
     own: Mapping[str, WorkerSettings] = field(default_factory=lambda: dict[str, WorkerSettings]())
     """Settings by worker."""
     first_delay_ms: int = 3_000

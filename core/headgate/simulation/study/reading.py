@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
@@ -11,7 +12,7 @@ from headgate.errors import CoreError
 from headgate.simulation.study.event_text import EventError, event_of
 from headgate.simulation.study.model import Event, Span, Study, WorkerSettings
 from headgate.simulation.study.plausible import problems_of
-from headgate.simulation.study.times import TimeError, time_ms
+from headgate.simulation.study.times import TimeError, time_ms, time_text
 
 Path: TypeAlias = tuple[str, ...]
 """A key with the tables above it; an event's number, from 0, stands behind ``events``."""
@@ -21,7 +22,7 @@ TASKS_MAX: Final = 2_000
 WORKER_NAME: Final = re.compile(r"w[1-9][0-9]*")
 TABLES: Final = ("cluster", "connectors", "workers", "events")
 TOP: Final = ("title", "duration")
-EVENT_KEYS: Final = ("at", "do")
+EVENT_KEYS: Final = ("at", "do", "within")
 PROTOCOLS: Final = ("eager", "compatible", "sessioned", "headgate")
 POLICIES: Final = ("kip415", "connect")
 
@@ -76,6 +77,12 @@ def _milliseconds(value: object) -> int:
         except TimeError as error:
             raise _Wrong(str(error)) from None
     raise _Wrong(f'{_seen(value)}, expected milliseconds, or a text such as "60s"')
+
+
+def _text_of_time(value: object) -> int:
+    if isinstance(value, str):
+        return _milliseconds(value)
+    raise _Wrong(f'{_seen(value)}, expected a text such as "3s"')
 
 
 def _above_0(value: object) -> int:
@@ -152,6 +159,7 @@ class _Reader:
         )
         for number, text in problems_of(study, events):
             self._problem(("events", str(number), "do"), text)
+        self._in_order(events)
         self._too_late(study, events)
         if self.problems:
             raise StudyError(self.problems)
@@ -277,7 +285,7 @@ class _Reader:
                 meant = _meant(key, EVENT_KEYS)
                 hint = meant or '; an event has at = "60s" and do = "crash w1"'
                 self._problem((*path, key), f"unknown key{hint}")
-        missing = [key for key in EVENT_KEYS if not isinstance(table.get(key), str)]
+        missing = [key for key in EVENT_KEYS[:2] if not isinstance(table.get(key), str)]
         for key in missing:
             example = 'at = "60s"' if key == "at" else 'do = "crash w1"'
             seen = f"{_seen(table[key])}, expected a text" if key in table else "missing"
@@ -285,16 +293,25 @@ class _Reader:
         if missing:
             return None
         at_ms = self._value((*path, "at"), table, _milliseconds, None)
+        within_ms = self._value((*path, "within"), table, _text_of_time, 0)
         try:
             event = event_of(table["do"], list(connectors))
         except EventError as error:
             self._problem((*path, "do"), str(error))
             return None
-        return None if at_ms is None else replace(event, at_ms=at_ms)
+        return None if at_ms is None else replace(event, at_ms=at_ms, within_ms=within_ms)
+
+    def _in_order(self, events: Sequence[tuple[int, Event]]) -> None:
+        """An event happens before the next one, wherever within its time."""
+        ordered = sorted(events, key=lambda one: one[1].at_ms)
+        for (number, event), (_, after) in pairwise(ordered):
+            if event.within_ms and event.at_ms + event.within_ms > after.at_ms:
+                text = f'reaches beyond "{after.text}" at {time_text(after.at_ms)}'
+                self._problem(("events", str(number), "within"), text)
 
     def _too_late(self, study: Study, events: Sequence[tuple[int, Event]]) -> None:
         for number, event in events:
-            if study.duration_ms is not None and event.at_ms >= study.duration_ms:
+            if study.duration_ms is not None and event.at_ms + event.within_ms >= study.duration_ms:
                 text = "after the end of the study, which duration sets"
                 self._problem(("events", str(number), "at"), text)
 

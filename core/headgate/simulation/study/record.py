@@ -37,6 +37,7 @@ class Record:
         self._now_ms = now_ms
         self._trace = trace
         self._told: tuple[tuple[TaskId, ...], tuple[TaskId, ...]] = ((), ())
+        self._connectors: tuple[str, ...] = ()
         self._configured: tuple[TaskId, ...] = ()
         self._joined: JoinedGroup | None = None
         """The leader's answer of the last round, with what all members said."""
@@ -62,8 +63,8 @@ class Record:
 
     def config(self, state: ConfigState) -> None:
         """The config topic has grown to `state`."""
-        names = sorted(state.connector_names())
-        self._configured = tuple(task for name in names for task in state.tasks(name))
+        self._connectors = tuple(sorted(state.connector_names()))
+        self._configured = tuple(task for name in self._connectors for task in state.tasks(name))
         wanted = tuple(
             task
             for task in self._configured
@@ -121,8 +122,9 @@ class Record:
         for member_id, assignment in assignments.items():
             had = ((), ()) if eager else (held[member_id].connectors, held[member_id].tasks)
             members.append(_round(member_id, *had, assignment))
-        has = {task for member in members for task in member.tasks}
-        has |= {task for member in members for task in member.revoked_tasks}
+        has: set[str | TaskId] = set()
+        for one in members:
+            has.update(one.connectors, one.revoked_connectors, one.tasks, one.revoked_tasks)
         first = next(iter(assignments.values()))
         began_ms, why = self._began or (self._now_ms(), "")
         self._began = None
@@ -135,7 +137,8 @@ class Record:
                 protocol=joined.protocol,
                 leader=worker_of(joined.leader),
                 members=tuple(members),
-                waiting=tuple(task for task in self._configured if task not in has),
+                waiting_connectors=tuple(name for name in self._connectors if name not in has),
+                waiting_tasks=tuple(task for task in self._configured if task not in has),
                 delay_ms=first.delay_ms,
                 failed=first.error is not AssignmentError.NONE,
             )

@@ -99,7 +99,8 @@ class _Runner:
             self._create(name)
         for number, event in enumerate(study.events):
             self._busy += 1
-            schedule.after(event.at_ms, partial(self._happen, number, event))
+            late_ms = schedule.chance.randint(0, event.within_ms) if event.within_ms else 0
+            schedule.after(event.at_ms + late_ms, partial(self._happen, number, event))
         ended_ms, settled = self._until_over()
         facts = [fact for fact in self._world.record.facts if fact.at_ms <= ended_ms]
         return Run(study, self._world.seed, facts, ended_ms, settled, schedule.steps)
@@ -191,10 +192,12 @@ class _Runner:
     def _start(self, name: str) -> None:
         """At once, or when the worker that is still stopping has gone."""
         worker = self._world.workers.get(name)
-        if worker is not None and not worker.dead:
+        if worker is None or worker.dead:
+            self._world.start_worker(name)
+        elif worker.stopping:
             self._when_gone(name, 0)
         else:
-            self._world.start_worker(name)
+            self._world.record.refused(f"start {name}", f"{name} is up", again=False)
 
     def _stop(self, name: str, for_ms: int | None) -> None:
         """`for_ms`: after how long from its end it is started again; None: never."""
@@ -213,7 +216,7 @@ class _Runner:
         self._busy -= 1
 
     def _when_gone(self, name: str, delay_ms: int) -> None:
-        start = partial(self._world.start_worker, name)
+        start = partial(self._start, name)
         self._world.workers[name].on_gone.append(partial(self._later, delay_ms, start))
 
     def _roll(self, event: Event) -> None:
@@ -241,7 +244,7 @@ class _Runner:
         self._ask(PutConnectorConfig(name, config))
 
     def _ask(self, call: Call) -> None:
-        """Of the first worker that is there, and again until it is done."""
+        """Ask the first worker that is there, and ask again until it is done."""
         self._busy += 1
         self._ask_once(call)
 

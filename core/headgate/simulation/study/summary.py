@@ -14,10 +14,11 @@ _UP: Final = (f.Change.STARTED, f.Change.AWAKE)
 
 @dataclass(slots=True)
 class Outcome:
-    """What followed one event, up to the next one. Times are milliseconds."""
+    """What followed one event, or several of one instant, up to the next one. Times are
+    milliseconds."""
 
     event: int
-    """Its number by time, from 0; -1 for the start."""
+    """Number of the (first) event by time, from 0; -1 for the start."""
     text: str
     at_ms: int
     rebalances: int = 0
@@ -141,8 +142,7 @@ class _Count:
     def take(self, fact: f.Fact) -> None:
         match fact:
             case f.Happened():
-                self._close()
-                self.outcomes.append(Outcome(fact.event, fact.text, fact.at_ms))
+                self._happened(fact)
             case f.WorkerChanged():
                 if fact.change in _UP:
                     self._up.add(fact.worker)
@@ -162,6 +162,15 @@ class _Count:
                 self._task(fact)
             case _:
                 pass
+
+    def _happened(self, fact: f.Happened) -> None:
+        """Events of one instant are one: what follows cannot be told apart."""
+        last = self.outcomes[-1] if self.outcomes else None
+        if last is not None and last.event >= 0 and last.at_ms == fact.at_ms:
+            last.text += f"; {fact.text}"
+            return
+        self._close()
+        self.outcomes.append(Outcome(fact.event, fact.text, fact.at_ms))
 
     def _task(self, fact: f.TaskChanged) -> None:
         on = self._runs.setdefault(fact.task, set())
@@ -277,11 +286,15 @@ class Runs:
         worst = values[-1][0]
         return next(pair for pair in values if pair[0] == worst)
 
-    def event(self, number: int) -> "Runs":
-        """The same of one event alone, by its number from 0; -1 for the start."""
+    def texts(self) -> tuple[str, ...]:
+        """Events, those of one instant as one."""
+        return tuple(one.text for one in self.summaries[0].events)
+
+    def event(self, row: int) -> "Runs":
+        """The same of one of `texts` alone, by its place from 0; -1 for the start."""
         return Runs(
             tuple(
-                Summary(one.seed, one.ended_ms, one.settled, (_NONE, one.outcomes[number + 1]))
+                Summary(one.seed, one.ended_ms, one.settled, (_NONE, one.outcomes[row + 1]))
                 for one in self.summaries
             )
         )
