@@ -34,13 +34,12 @@ def one_run(study: Study, seed: int, *, trace: bool, as_json: bool) -> Iterator[
 def many_runs(study: Study, seed: int, count: int, *, as_json: bool) -> Iterator[str]:
     """Lines of `count` runs, with seeds from `seed` on: medians and worst. Raises as `one_run`."""
     runs = run_seeds(study, range(seed, seed + count))
-    texts = [event.text for event in study.events]
     if as_json:
-        yield json.dumps(runs_plain(runs, texts, study.title), ensure_ascii=False)
+        yield json.dumps(runs_plain(runs, study.title), ensure_ascii=False)
         return
     if study.title:
         yield study.title
-    yield from runs_lines(runs, texts)
+    yield from runs_lines(runs)
 
 
 def _head(study: Study, seed: int) -> Iterator[str]:

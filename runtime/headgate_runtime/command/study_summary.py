@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from headgate.ids import TaskId
 from headgate.simulation.study import MEASURES, Outcome, Run, Runs, Summary
+from headgate.simulation.study.facts import MemberRound
 
 _HEAD: Final = (
     *("at", "event", "rebalances", "moves", "in place", "not running", "longest"),
@@ -25,11 +27,9 @@ def summary_lines(summary: Summary) -> Iterator[str]:
         yield "Something was under way still at the end."
 
 
-def runs_lines(runs: Runs, texts: Sequence[str]) -> Iterator[str]:
-    """Many runs: median and worst of each number, and the seed of the worst; then of each event.
-
-    `texts`: of the events.
-    """
+def runs_lines(runs: Runs) -> Iterator[str]:
+    """Many runs: median and worst of each number, and the seed of the worst; then of each event."""
+    texts = runs.texts()
     seeds = [one.seed for one in runs.summaries]
     yield f"{len(seeds)} runs, seeds {seeds[0]} to {seeds[-1]}"
     yield ""
@@ -71,7 +71,7 @@ def run_plain(run: Run, summary: Summary) -> dict[str, Any]:
     }
 
 
-def runs_plain(runs: Runs, texts: Sequence[str], title: str) -> dict[str, Any]:
+def runs_plain(runs: Runs, title: str) -> dict[str, Any]:
     """Many runs as JSON has them."""
     return {
         "title": title,
@@ -79,7 +79,7 @@ def runs_plain(runs: Runs, texts: Sequence[str], title: str) -> dict[str, Any]:
         "measures": _measured(runs),
         "events": [
             {"text": text, "measures": _measured(runs.event(number))}
-            for number, text in enumerate(texts)
+            for number, text in enumerate(runs.texts())
         ],
         "runs": [{"seed": one.seed, **_summary(one)} for one in runs.summaries],
     }
@@ -114,13 +114,11 @@ def _fields(made: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, str | int | None):
-        return value if not isinstance(value, str) else str(value)
-    if type(value).__name__ == "MemberRound":
+    if isinstance(value, MemberRound):
         return _fields(value)
-    return str(value)
+    if isinstance(value, TaskId | str):
+        return str(value)
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _row(one: Outcome) -> Sequence[str]:

@@ -107,9 +107,10 @@ def _rebalance(fact: facts.Rebalanced) -> Iterator[str]:
     width = max((len(member.worker) for member in fact.members), default=2)
     for member in sorted(fact.members, key=lambda one: int(one.worker[1:])):
         yield f"{_INDENT}{member.worker:{width}}  {_member(member)}"
-    if fact.waiting:
+    waiting = _work(fact.waiting_connectors, fact.waiting_tasks)
+    if waiting:
         waits = "wait for the delay" if fact.delay_ms else "wait for the next rebalance"
-        yield f"{_INDENT}{'-':{width}}  {_named(fact.waiting)} {waits}"
+        yield f"{_INDENT}{'-':{width}}  {waiting} {waits}"
 
 
 def _member(member: facts.MemberRound) -> str:
