@@ -20,7 +20,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +54,8 @@ class Commit:
     """Columns after this commit, as `FolderLog` was given them."""
     replaced: Sequence[str] = ()
     """Paths below the target of files that were there before, and are not after this commit."""
+    times: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    """Timestamps in milliseconds of the records before `offsets`."""
 
     def to_json(self) -> bytes:
         plain = {
@@ -63,6 +65,7 @@ class Commit:
             "token": self.token,
             "columns": self.columns,
             "replaced": list(self.replaced),
+            "times": [[topic, number, time] for (topic, number), time in self.times.items()],
         }
         return json.dumps(plain, ensure_ascii=False).encode()
 
@@ -79,7 +82,9 @@ class Commit:
                 plain["files"],
                 plain["token"],
                 plain["columns"],
-                plain.get("replaced", ()),  # commits of earlier versions have none
+                # Commits of earlier versions have none of these.
+                plain.get("replaced", ()),
+                {(topic, number): time for topic, number, time in plain.get("times", ())},
             )
         except (ValueError, KeyError, TypeError) as error:
             raise FolderError(f"{path} is no commit of a batch: {error}") from error
@@ -95,6 +100,8 @@ class FolderLog:
         self._next = 0
         self.offsets: dict[TopicPartition, int] = {}
         """Offsets that the commits so far have reached."""
+        self.times: dict[TopicPartition, int | None] = {}
+        """Timestamps in milliseconds of the records before those offsets."""
         self.columns = ""
 
     @property
@@ -166,6 +173,7 @@ class FolderLog:
                 )
             self._publish(commit)
             self.offsets.update(commit.offsets)
+            self.times.update(dict.fromkeys(commit.offsets) | dict(commit.times))
             self.columns = commit.columns
             self._next += 1
 
@@ -195,6 +203,7 @@ class FolderLog:
         token: str,
         columns: str,
         replaced: Sequence[str] = (),
+        times: Mapping[TopicPartition, int | None] | None = None,
     ) -> bool:
         """Commit what is in the staging folder of `token`, in place of the files `replaced`. False:
         another commit came first."""
@@ -207,7 +216,9 @@ class FolderLog:
                 raise
             return False  # another has committed its rows, and then dropped these files
         gone = sorted(set(replaced).difference(files))
-        commit = Commit(self._next, self._connector, offsets, files, token, columns, gone)
+        commit = Commit(
+            self._next, self._connector, offsets, files, token, columns, gone, times or {}
+        )
         if not self._files.create(f"{FOLDER}/{_NAME.format(self._next)}", commit.to_json()):
             return False
         self.read()

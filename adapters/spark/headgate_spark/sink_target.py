@@ -293,6 +293,9 @@ class AnyTarget:
     def reached(self, place: TopicPartition) -> int | None:
         return None
 
+    def last_time(self, place: TopicPartition) -> int | None:
+        return None
+
     def commit(self, batch: Batch) -> bool:
         rows = self._writer.select(batch.data)
         if rows.num_rows:
@@ -365,6 +368,9 @@ class FolderTarget:
     def reached(self, place: TopicPartition) -> int | None:
         return self._log.offsets.get(place)
 
+    def last_time(self, place: TopicPartition) -> int | None:
+        return self._log.times.get(place)
+
     def commit(self, batch: Batch) -> bool:
         """Write the batch, then commit it. False: the folder has other offsets than those that it
         begins at."""
@@ -388,7 +394,7 @@ class FolderTarget:
                     return False
             # Of several first commits one comes about: it alone replaces what it has found.
             replaced = self._replaceable() if self._is_first(WriteMode.OVERWRITE) else ()
-            if self._log.commit(batch.ends, token, _text(columns), replaced):
+            if self._log.commit(batch.ends, token, _text(columns), replaced, batch.times):
                 return True
         raise TableError(f"others have written to the folder during each of {_TRIES} commits")
 

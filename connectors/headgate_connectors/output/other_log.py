@@ -1,16 +1,19 @@
-"""Whether the log is the one that a folder's files are of.
+"""Whether the log is the one whose records a sink's output has.
 
 A data folder or a topic that was made anew counts its offsets from 0 again. Records below the
-offset up to which the folder has files would then be passed over, as if they were in them.
+offset up to which the output has records would then be passed over, as if they were in it.
 """
 
 from headgate.connector.api import SinkTaskContext
 from headgate.ports import TopicPartition
 from headgate_connectors.output.manifest import ManifestError, SinkManifest
 
-WAYS_ON = (
+MADE_ANEW = (
     "The data folder of the log, or the topic, was made anew, and records below that offset would "
-    "be left out. Give the sink another path, or move its folder away; to leave them out, set "
+    "be left out"
+)
+WAYS_ON = (
+    f"{MADE_ANEW}. Give the sink another path, or move its folder away; to leave them out, set "
     "on.missing.output = accept"
 )
 
@@ -26,19 +29,34 @@ def check_log(
     entries = manifest.entries(place)
     if not entries:
         return
-    last, (topic, partition) = entries[-1], place
-    try:
-        time = context.record_time(topic, partition, last.end - 1)
-    except LookupError as error:
-        seen = str(error)
-    else:
-        if time is None or last.time is None or time == last.time:
-            return
-        seen = f"its record at offset {last.end - 1} is of {time} ms, expected {last.time} ms"
-    text = (
-        f"the files have the records of {topic}-{partition} up to offset {last.end - 1}, but this "
-        f"is another log: {seen}"
-    )
+    text = other_log(context, "the files have", place, entries[-1].end, entries[-1].time)
+    if text is None:
+        return
     if on_missing != "accept":
         raise ManifestError(f"{manifest.root}: {text}. {WAYS_ON}")
     context.log(f"{manifest.root}: {text}: going on behind them, as on.missing.output is accept")
+
+
+def other_log(
+    context: SinkTaskContext, who_has: str, place: TopicPartition, end: int, expected: int | None
+) -> str | None:
+    """What shows that the log is another one than that of the output; None: nothing does.
+
+    Args:
+        who_has: subject and verb of the text.
+        end: offset after the last record of `place` in the output.
+        expected: timestamp of that record in milliseconds; None: it is not known.
+    """
+    topic, partition = place
+    try:
+        time = context.record_time(topic, partition, end - 1)
+    except LookupError as error:
+        seen = str(error)
+    else:
+        if time is None or expected is None or time == expected:
+            return None
+        seen = f"its record at offset {end - 1} is of {time} ms, expected {expected} ms"
+    return (
+        f"{who_has} the records of {topic}-{partition} up to offset {end - 1}, but this is another "
+        f"log: {seen}"
+    )

@@ -8,7 +8,8 @@ commit with the same id is refused by delta-rs. So of any number of processes th
 records one commits, also one that was frozen in between.
 
 A RESTORE sets the rows back and leaves the transactions. So a second transaction for each partition
-names a version at which its rows were there, and the log is read from that one on.
+names a version at which its rows were there, and the log is read from that one on. A third one has
+the timestamp of the last record: it tells a log that was made anew, whose offsets begin at 0 again.
 """
 
 import logging
@@ -32,7 +33,7 @@ from headgate_connectors.tables.delta_partitions import (
     check_partition_values,
 )
 from headgate_connectors.tables.delta_types import stored_schema, stored_type
-from headgate_connectors.tables.sink import Batch, TableError
+from headgate_connectors.tables.sink import NO_TIME, Batch, TableError
 
 _log = logging.getLogger("headgate.connector")
 
@@ -188,6 +189,14 @@ class DeltaTarget:
         self._anchors[name] = version if anchor is None else anchor
         return found
 
+    def last_time(self, place: TopicPartition) -> int | None:
+        """Timestamp in ms of the last record of `place` in that snapshot; None: not known."""
+        if self._table is None:
+            return None
+        with self._going_on():
+            found: int | None = self._table.transaction_version(_time(self._id(place)))
+        return None if found == NO_TIME else found
+
     def _id(self, place: TopicPartition) -> str:
         return f"{self._app}/{place[0]}-{place[1]}"
 
@@ -255,7 +264,11 @@ class DeltaTarget:
             for name, anchor in self._anchors.items()
             if name in ends or anchor < old
         }
-        named = ends | {_anchor(name): version for name, version in looked_at.items()}
+        times = {
+            _time(self._id(place)): NO_TIME if time is None else time
+            for place, time in batch.times.items()
+        }
+        named = ends | times | {_anchor(name): version for name, version in looked_at.items()}
         properties = CommitProperties(
             app_transactions=[Transaction(name, version) for name, version in named.items()]
         )
@@ -270,6 +283,11 @@ class DeltaTarget:
 def _anchor(name: str) -> str:
     """Id of the transaction whose version is one of the table's: the one that was looked at."""
     return f"{name}/version"
+
+
+def _time(name: str) -> str:
+    """Id of the transaction whose version is the timestamp of the last record."""
+    return f"{name}/time"
 
 
 def _merge(table: DeltaTable, data: Any, batch: Batch, properties: CommitProperties) -> None:

@@ -10,7 +10,9 @@ compared with where the batch begins. A commit that only sets properties would p
 have done: so one that changes no row makes an empty snapshot.
 
 A rollback sets the rows back and leaves the properties. So the id of the last snapshot with rows of
-ours is a property, too: while the table's line of snapshots has it, the rows are there.
+ours is a property, too: while the table's line of snapshots has it, the rows are there. The
+timestamp of the last record is one as well: it tells a log that was made anew, whose offsets begin
+at 0 again.
 """
 
 import logging
@@ -42,7 +44,7 @@ from headgate_connectors.tables.iceberg_partitions import (
     partitions_of,
     real_partitions,
 )
-from headgate_connectors.tables.sink import Batch, TableError
+from headgate_connectors.tables.sink import NO_TIME, Batch, TableError
 
 _log = logging.getLogger("headgate.connector")
 
@@ -204,6 +206,12 @@ class IcebergTarget:
         found = self._table.properties.get(self._key(place))
         return None if found is None else int(found)
 
+    def last_time(self, place: TopicPartition) -> int | None:
+        """Timestamp in ms of the last record of `place` in that metadata; None: not known."""
+        properties = {} if self._table is None else self._table.properties
+        found = int(properties.get(self._time_key(place), NO_TIME))
+        return None if found == NO_TIME else found
+
     @property
     def _snapshot_key(self) -> str:
         """Name of the property with the last snapshot that has rows of ours."""
@@ -211,6 +219,9 @@ class IcebergTarget:
 
     def _key(self, place: TopicPartition) -> str:
         return f"{self._app}.{place[0]}-{place[1]}"
+
+    def _time_key(self, place: TopicPartition) -> str:
+        return f"{self._key(place)}.time"
 
     def commit(self, batch: Batch) -> bool:
         """Write the batch in one commit.
@@ -273,6 +284,8 @@ class IcebergTarget:
         wanted = merge_columns(self._columns, batch.data.schema, self._evolution, self.promotes)
         before = table.metadata.current_snapshot_id
         ends = {self._key(place): str(end) for place, end in batch.ends.items()}
+        for place, time in batch.times.items():
+            ends[self._time_key(place)] = str(NO_TIME if time is None else time)
         with table.transaction() as change:
             if wanted.names != self._columns.names or wanted.types != self._columns.types:
                 with change.update_schema() as schema:

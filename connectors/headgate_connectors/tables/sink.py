@@ -18,6 +18,7 @@ from headgate.connector.batches import SinkBatch
 from headgate.connector.schema import Schema
 from headgate.ports import TopicPartition
 from headgate_arrow import arrow_types
+from headgate_connectors.output.other_log import MADE_ANEW, other_log
 from headgate_connectors.output.rows import VALUE, as_struct, at, refuse, value_schema
 from headgate_connectors.tables import change_events
 from headgate_connectors.tables.batch import Layout, Row, Taken
@@ -25,6 +26,8 @@ from headgate_connectors.tables.columns import Evolution, merge_columns, with_ty
 from headgate_connectors.tables.keys import KeyColumns
 
 _ASK_AGAIN_MS: Final = 1_000
+NO_TIME: Final = -1
+"""What a table has for the timestamp of a record that has none."""
 
 
 class TableError(Exception):
@@ -44,6 +47,8 @@ class Batch:
     """Columns of the key, each row of `data` with another; none: rows are appended."""
     deleted: Sequence[bool] = ()
     """For each row of `data`, if there are `keys`: what has its key is deleted."""
+    times: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    """Timestamps in milliseconds of the records before `ends`."""
 
 
 class Target(Protocol):
@@ -66,6 +71,10 @@ class Target(Protocol):
     def promotes(self, was: Any, now: Any) -> bool: ...
 
     def reached(self, place: TopicPartition) -> int | None: ...
+
+    def last_time(self, place: TopicPartition) -> int | None:
+        """Timestamp of the record before the offset that `reached` tells; None: not known."""
+        ...
 
     def commit(self, batch: Batch) -> bool: ...
 
@@ -94,6 +103,8 @@ class _Partition:
     """Offset that the table has reached; None: it has nothing of the partition."""
     next: int = -1
     """Offset after the last record that was taken; -1: none was."""
+    time: int | None = None
+    """Timestamp of that record in milliseconds."""
     began: int | None = None
     """Offset of the first record that was given, while the table has nothing of the partition."""
     taken: Taken = field(default_factory=Taken)
@@ -140,7 +151,11 @@ class TableSinkTask(SinkTask):
             RetriableError: the table cannot be asked now. The next `put` does so again.
         """
         if self._unopened:
-            self._resume(sorted(self._unopened), self.context.committed())
+            places, by_group = sorted(self._unopened), self.context.committed()
+            self._resume(places, by_group)
+            for place in places:
+                if not by_group.get(place):  # a log that was made anew has none
+                    self._check_log(place)
             self._unopened.clear()
 
     def _resume(
@@ -175,6 +190,25 @@ class TableSinkTask(SinkTask):
                 "them, or give the connector another name to write everything anew"
             )
         self.context.log(text)
+
+    def _check_log(self, place: TopicPartition) -> None:
+        """
+        Raises:
+            TableError: the table has records of another log, and that is not accepted.
+        """
+        reached = self._target.reached(place)
+        if reached is None:
+            return
+        expected = self._target.last_time(place)
+        text = other_log(self.context, "the table has", place, reached, expected)
+        if text is None:
+            return
+        if not self._settings.accepts_loss:
+            raise TableError(
+                f"{text}. {MADE_ANEW}. Give the connector another name, and another table or path, "
+                "to write them; to leave them out, set on.missing.output = accept"
+            )
+        self.context.log(f"{text}: going on behind them, as on.missing.output is accept")
 
     # -- records --
 
@@ -232,7 +266,7 @@ class TableSinkTask(SinkTask):
         if self._since is None:
             self._since = time.monotonic()
         partition.taken.add_table(table)
-        partition.next = end
+        partition.next, partition.time = end, batch.timestamp_ms
         return True
 
     def _layout_of_batch(self, batch: SinkBatch) -> Layout | None:
@@ -270,7 +304,7 @@ class TableSinkTask(SinkTask):
             if self._since is None:
                 self._since = time.monotonic()
             partition.taken.add(record, *row, self._refuse)
-        partition.next = record.offset + 1
+        partition.next, partition.time = record.offset + 1, record.timestamp_ms
 
     def _refuse(self, record: SinkRecord, error: DataError) -> None:
         refuse(self.context, record, error)
@@ -384,13 +418,15 @@ class TableSinkTask(SinkTask):
         data = pa.concat_tables(tables, promote_options="default")
         starts = {place: one.committed for place, one in with_rows.items()}
         ends = {place: one.next for place, one in with_rows.items()}
+        times = {place: one.time for place, one in with_rows.items()}
         if not self._settings.keys:
-            return Batch(data, starts, ends)
+            return Batch(data, starts, ends, times=times)
         counts = {place: one.taken.rows for place, one in with_rows.items()}
         last = self._keys.last_rows(data, counts)
         deleted = [flag for one in with_rows.values() for flag in one.taken.deleted]
         kept = [deleted[row] for row in last]
-        return Batch(data.take(pa.array(last)), starts, ends, self._settings.keys, kept)
+        rows = data.take(pa.array(last))
+        return Batch(rows, starts, ends, self._settings.keys, kept, times)
 
     def _alike(self, tables: list[Any]) -> list[Any]:
         """The tables with one type for each column, which may have become wider since the first

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -429,6 +430,14 @@ def test_modes_that_would_lose_rows_are_refused_by_name(tmp_path: Path) -> None:
         "without a word" in SparkSink.validate({**files, "write.mode": "ignore"})["write.mode"][0]
     )
     assert "DeltaSink" in SparkSink.validate({**files, "write.mode": "upsert"})["write.mode"][0]
+
+
+def test_a_folder_tells_the_time_of_its_last_records(tmp_path: Path) -> None:
+    """A sink compares it with the log's, which may have been made anew."""
+    for start, time in ((None, 5), (1, 7), (2, None)):
+        one = batch(start, [start or 0])
+        assert target(tmp_path).commit(replace(one, times={} if time is None else {PLACE: time}))
+        assert target(tmp_path).last_time(PLACE) == time
 
 
 # -- configs --
