@@ -34,6 +34,7 @@ from headgate_connectors.tables.delta_partitions import (
 )
 from headgate_connectors.tables.delta_types import stored_schema, stored_type
 from headgate_connectors.tables.sink import NO_TIME, Batch, TableError
+from headgate_connectors.tables.unwritable import check_years
 
 _log = logging.getLogger("headgate.connector")
 
@@ -156,8 +157,10 @@ class DeltaTarget:
     def check_rows(self, rows: Any) -> None:
         """
         Raises:
-            DataError: a column of the table's partitions has a value that Delta has no form for.
+            DataError: a date is beyond year 9999, or a column of the table's partitions has a
+                value that Delta has no form for.
         """
+        check_years(rows, timestamps=False)
         for name in self._partitions:
             if name in rows.schema.names:
                 check_partition_values(name, rows.column(name))

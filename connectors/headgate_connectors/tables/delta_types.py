@@ -88,7 +88,7 @@ def _nested(kind: Any, path: str, where: str) -> Any:
         fields = [kind.field(index) for index in range(kind.num_fields)]
         check_names((field.name for field in fields), f"{path}.", where)
         return pa.struct(
-            [(one.name, stored_type(one.type, f"{path}.{one.name}")) for one in fields]
+            [(one.name, stored_type(one.type, f"{path}.{one.name}", where)) for one in fields]
         )
     if types.is_map(kind):
         return pa.map_(

@@ -45,6 +45,7 @@ from headgate_connectors.tables.iceberg_partitions import (
     real_partitions,
 )
 from headgate_connectors.tables.sink import NO_TIME, Batch, TableError
+from headgate_connectors.tables.unwritable import check_nulls, check_years
 
 _log = logging.getLogger("headgate.connector")
 
@@ -166,8 +167,11 @@ class IcebergTarget:
     def check_rows(self, rows: Any) -> None:
         """
         Raises:
-            DataError: a column of the table's partitions has NaN.
+            DataError: a time is beyond year 9999, a list or map of structs is null, or a column of
+                the table's partitions has NaN.
         """
+        check_years(rows, timestamps=True)
+        check_nulls(rows)
         for name in () if self._table is None else real_partitions(self._table):
             if name in rows.schema.names and pc.any(pc.is_nan(rows.column(name))).as_py():
                 raise DataError(

@@ -26,6 +26,7 @@ from headgate_connectors.tables.columns import Evolution, merge_columns, with_ty
 from headgate_connectors.tables.keys import KeyColumns
 
 _ASK_AGAIN_MS: Final = 1_000
+_NO_VALUE: Final = (pa.ArrowException, ValueError, OverflowError, KeyError)
 NO_TIME: Final = -1
 """What a table has for the timestamp of a record that has none."""
 
@@ -482,20 +483,29 @@ def _records(batch: SinkBatch) -> list[SinkRecord]:
     """The records that a batch stands for, without headers.
 
     Raises:
-        DataError: a row has no form as a value, such as a map with a key twice.
+        DataError: a row has no form as a value, such as a map with a key twice; names the column.
     """
-    columns = batch.values.schema
+    table = pa.Table.from_batches([batch.values])
     try:
-        rows = arrow_types.rows_of(
-            pa.Table.from_batches([batch.values]), arrow_types.carriers(columns)
-        )
-    except (pa.ArrowException, ValueError, OverflowError, KeyError) as error:
-        raise DataError(
-            f"a value of {batch.topic}-{batch.partition} from offset {batch.offset} on: {error}"
-        ) from error
+        rows = arrow_types.rows_of(table, arrow_types.carriers(table.schema))
+    except _NO_VALUE:
+        for name in table.schema.names:
+            _check_column(table.select([name]), batch)
+        raise
     place, key, at_ms = (batch.topic, batch.partition), batch.key, batch.timestamp_ms
     schemas = (batch.key_schema, batch.value_schema)
     return [
         SinkRecord(*place, batch.offset + number, key, row, (), at_ms, *schemas)
         for number, row in enumerate(rows)
     ]
+
+
+def _check_column(table: Any, batch: SinkBatch) -> None:
+    """Raises `DataError`: the one column of `table`, which is part of `batch`, has such a row."""
+    try:
+        arrow_types.rows_of(table, arrow_types.carriers(table.schema))
+    except _NO_VALUE as error:
+        raise DataError(
+            f"a value of {batch.topic}-{batch.partition} from offset {batch.offset} on: column "
+            f"{table.schema.names[0]}: {error}"
+        ) from error
