@@ -28,6 +28,7 @@ from headgate_embedded import open_transport
 from headgate_spark.file_sink import ColumnTypeError
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
+from headgate_spark.missing_output import OutputMissingError
 from headgate_spark.server import SparkServer
 
 pytestmark = pytest.mark.slow
@@ -178,6 +179,25 @@ def test_what_is_declared_must_be_what_the_folder_has(
     given = config(target, **{"columns.types": "p: double"})
     with pytest.raises(ColumnTypeError, match="has p: double, but the column is of type int64"):
         spark_sink_process.run(spark_server.address, log, given, ["events"])
+
+
+@pytest.mark.exhaustive
+def test_a_log_that_was_made_anew_is_refused(
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Its first records have the offsets of those that the folder has."""
+    target, new = tmp_path / "out", str(tmp_path / "new")
+    fill(tmp_path / "log", {0: numbered(5, 0)})
+    spark_sink_process.run(spark_server.address, str(tmp_path / "log"), config(target), ["events"])
+    fill(tmp_path / "new", {0: numbered(8, 1)})
+    for _ in range(2):  # the first time must leave no offset of the group
+        with pytest.raises(OutputMissingError, match="is another log: its record at offset 4 is"):
+            spark_sink_process.run(spark_server.address, new, config(target), ["events"])
+    accepts = config(target, **{"on.missing.output": "accept"})
+    spark_sink_process.run(spark_server.address, new, accepts, ["events"])
+    rows = [(row["p"], row["n"]) for _, rows in published(target, "parquet") for row in rows]
+    assert rows == [*((0, n) for n in range(5)), *((1, n) for n in (5, 6, 7))]
 
 
 @pytest.mark.exhaustive

@@ -43,6 +43,8 @@ class Entry:
     """Columns and kinds (`headgate_spark.columns`) known by the end of this batch, in order."""
     era: int = 0
     """How often users had altered offsets before (`headgate_spark.alterations`)."""
+    last_record: tuple[int, int] | None = None
+    """Offset and timestamp in ms of the last record before `end`; None: not known."""
 
     @property
     def path(self) -> str:
@@ -63,6 +65,7 @@ class Entry:
             "files": [list(pair) for pair in self.files],
             "columns": dict(self.columns),
             "era": self.era,
+            "last_record": self.last_record,
         }
         return json.dumps(plain, ensure_ascii=False).encode()
 
@@ -71,6 +74,7 @@ class Entry:
         """Raises `ManifestError`."""
         try:
             plain = of_this_version(json.loads(data), path)
+            last = plain.get("last_record")  # entries of earlier versions have none
             return cls(
                 plain["topic"],
                 plain["partition"],
@@ -80,6 +84,7 @@ class Entry:
                 plain["records"],
                 plain["columns"],
                 plain.get("era", 0),
+                None if last is None else (int(last[0]), int(last[1])),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ManifestError(

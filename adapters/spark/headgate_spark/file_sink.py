@@ -26,6 +26,7 @@ from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.error_handling import ErrorSettings
 from headgate.connector.sink_names import sink_topics, topic_pattern
 from headgate.connector.validators import at_least, non_empty, one_of
+from headgate.log.looks import last_record
 from headgate.ports import TopicPartition, UnknownTopicError
 from headgate_connectors.output.folders import folder_fault
 from headgate_spark.alterations import alter, look
@@ -148,7 +149,9 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._files = LocalFiles(self._target)
         self._manifest = Manifest(self._files, self.context.log, self.context.group)
         on_missing: str = parsed["on.missing.output"]
-        self._missing = MissingOutput(self._manifest, str(self._target), on_missing)
+        self._missing = MissingOutput(
+            self._manifest, self.context.log, str(self._target), on_missing
+        )
         self._starts: dict[TopicPartition, int] = {}
         self._declared = declared_columns(parsed["columns.types"] or ())
         self._columns = dict(self._declared)
@@ -214,7 +217,8 @@ class SparkFileSinkTask(PlannedSinkTask):
     def _resume(self, partitions: Sequence[TopicPartition]) -> None:
         if not partitions:
             return
-        self._starts.update(self._missing.starts(self._manifest.resume(partitions)))
+        resumed = self._manifest.resume(partitions, self._missing.check_log)
+        self._starts.update(self._missing.starts(resumed))
         self._missing.check_files(partitions)
         for partition in partitions:
             last = self._manifest.last(partition)
@@ -341,7 +345,8 @@ class SparkFileSinkTask(PlannedSinkTask):
             for number, path in enumerate(staged)
         )
         records = sum(result.records for result in results)
-        entry = Entry(*partition, start, whole.end, files, records, dict(columns), era)
+        last = last_record(self.context.log, partition, whole.end)
+        entry = Entry(*partition, start, whole.end, files, records, dict(columns), era, last)
         if self._manifest.commit(entry):
             self._starts[partition] = whole.end
             self._last_files = tuple(final for _, final in files) or self._last_files

@@ -30,7 +30,7 @@ batch. So of two processes that saw different values first, one pins and the oth
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headgate.ports import RecordLog, TopicPartition
 from headgate_spark.alterations import Look, finish, look
@@ -68,14 +68,26 @@ class Manifest:
         """In which `resume` found the manifest: entries that are committed from then on name it."""
         return 0 if self._seen is None else self._seen.era
 
-    def resume(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def resume(
+        self,
+        partitions: Sequence[TopicPartition],
+        check: Callable[[Entry], None] = lambda _entry: None,
+    ) -> dict[TopicPartition, int]:
         """Where to go on for each partition, after finishing what others have begun: changes of
         offsets, and what is committed but may not be published yet.
 
         The group follows, also where it is ahead: who altered offsets died before it came there.
+
+        Args:
+            check: is given the last entry of each partition of which the group has no offset, as
+                it has none in a log that was made anew. What it raises ends the resumption.
         """
         committed = self._log.committed(self._group)
         seen = self._seen = finish(self._files)
+        for partition in partitions:
+            last = seen.last(partition)
+            if partition not in committed and last and last.end == seen.position(partition):
+                check(last)
         starts: dict[TopicPartition, int] = {}
         behind: dict[TopicPartition, int | None] = {}
         for partition in partitions:

@@ -3,7 +3,10 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from headgate.ports import TopicPartition
+from headgate.log.looks import record_time
+from headgate.ports import RecordLog, TopicPartition
+from headgate_connectors.output.other_log import WAYS_ON, other_log
+from headgate_spark.entries import Entry
 from headgate_spark.manifest import Manifest
 
 _log = logging.getLogger("headgate.task")
@@ -16,12 +19,14 @@ class OutputMissingError(Exception):
 class MissingOutput:
     """
     Args:
+        log: where the records come from.
         target: the folder, for messages.
         choice: `on.missing.output`, one of fail, rewrite, accept.
     """
 
-    def __init__(self, manifest: Manifest, target: str, choice: str) -> None:
+    def __init__(self, manifest: Manifest, log: RecordLog, target: str, choice: str) -> None:
         self._manifest = manifest
+        self._log = log
         self._target = target
         self._choice = choice
         self._told: set[str] = set()
@@ -78,6 +83,27 @@ class MissingOutput:
                 "those records"
             )
         self._tell(gone[-1][0].path, seen)
+
+    def check_log(self, entry: Entry) -> None:
+        """
+        Raises:
+            OutputMissingError: the log is not the one whose records the folder has, and
+                `on.missing.output` is not accept.
+        """
+        if entry.last_record is None:
+            return
+        offset, expected = entry.last_record
+        place = (entry.topic, entry.partition)
+        seen = other_log(self._record_time, "it has", place, offset + 1, expected)
+        if seen is None:
+            return
+        seen = f"{self._target}: {seen}"
+        if self._choice != "accept":
+            raise OutputMissingError(f"{seen}. {WAYS_ON}")
+        self._tell(entry.path, seen)
+
+    def _record_time(self, topic: str, partition: int, offset: int) -> int | None:
+        return record_time(self._log, (topic, partition), offset)
 
     def _tell(self, what: str, seen: str) -> None:
         if what not in self._told:

@@ -4,6 +4,8 @@ A data folder or a topic that was made anew counts its offsets from 0 again. Rec
 offset up to which the output has records would then be passed over, as if they were in it.
 """
 
+from collections.abc import Callable
+
 from headgate.connector.api import SinkTaskContext
 from headgate.ports import TopicPartition
 from headgate_connectors.output.manifest import ManifestError, SinkManifest
@@ -29,7 +31,8 @@ def check_log(
     entries = manifest.entries(place)
     if not entries:
         return
-    text = other_log(context, "the files have", place, entries[-1].end, entries[-1].time)
+    end, time = entries[-1].end, entries[-1].time
+    text = other_log(context.record_time, "the files have", place, end, time)
     if text is None:
         return
     if on_missing != "accept":
@@ -38,18 +41,23 @@ def check_log(
 
 
 def other_log(
-    context: SinkTaskContext, who_has: str, place: TopicPartition, end: int, expected: int | None
+    record_time: Callable[[str, int, int], int | None],
+    who_has: str,
+    place: TopicPartition,
+    end: int,
+    expected: int | None,
 ) -> str | None:
     """What shows that the log is another one than that of the output; None: nothing does.
 
     Args:
+        record_time: `SinkTaskContext.record_time`.
         who_has: subject and verb of the text.
         end: offset after the last record of `place` in the output.
         expected: timestamp of that record in milliseconds; None: it is not known.
     """
     topic, partition = place
     try:
-        time = context.record_time(topic, partition, end - 1)
+        time = record_time(topic, partition, end - 1)
     except LookupError as error:
         seen = str(error)
     else:

@@ -201,7 +201,7 @@ class TableSinkTask(SinkTask):
         if reached is None:
             return
         expected = self._target.last_time(place)
-        text = other_log(self.context, "the table has", place, reached, expected)
+        text = other_log(self.context.record_time, "the table has", place, reached, expected)
         if text is None:
             return
         if not self._settings.accepts_loss:

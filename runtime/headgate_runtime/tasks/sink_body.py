@@ -12,6 +12,7 @@ from headgate.connector.batches import SinkBatch
 from headgate.connector.error_handling import ErrorStage
 from headgate.connector.schema import Schema, SchemaAndValue
 from headgate.connector.sink_names import sink_group, sink_subscription
+from headgate.log import looks
 from headgate.ports import (
     BatchConsumer,
     Consumer,
@@ -25,7 +26,7 @@ from headgate.ports import (
 from headgate.task import steps as st
 from headgate.task.messages import Measured
 from headgate.task.sink import SinkMachine, SinkSettings
-from headgate_runtime.tasks import log_looks, long_calls
+from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
@@ -99,11 +100,11 @@ class SinkContext:
 
     def first_record(self, topic: str, partition: int, start: int, end: int) -> int | None:
         assert self.record_log is not None
-        return log_looks.first_record(self.record_log, (topic, partition), start, end)
+        return looks.first_record(self.record_log, (topic, partition), start, end)
 
     def record_time(self, topic: str, partition: int, offset: int) -> int | None:
         assert self.record_log is not None
-        return log_looks.record_time(self.record_log, (topic, partition), offset)
+        return looks.record_time(self.record_log, (topic, partition), offset)
 
     def request_commit(self) -> None:
         self._commit = True

@@ -194,3 +194,23 @@ def test_a_creation_whose_answer_was_lost_is_known_by_its_content(
 
     monkeypatch.setattr(os, "link", repeated)
     assert files.create("a/b", b"one")
+
+
+def test_the_last_entry_is_checked_where_the_group_has_no_offset(tmp_path: Path) -> None:
+    """A log that was made anew has none. What is found then leaves the group without one."""
+    entry = staged(tmp_path, 0, 10, last_record=(8, 1_700_000_000_000))
+    made(tmp_path)[0].commit(entry)
+    manifest, files, log = made(tmp_path)
+
+    def refuse(found: Entry) -> None:
+        assert found == entry
+        raise ManifestError("another log")
+
+    for _ in range(2):
+        with pytest.raises(ManifestError, match="another log"):
+            manifest.resume([("t", 0), ("t", 1)], refuse)
+    assert log.offsets == {}
+    assert manifest.resume([("t", 0)], lambda _: None) == {("t", 0): 10}
+    assert manifest.resume([("t", 0)], refuse) == {("t", 0): 10}, "the group has an offset"
+    alter(files, {("t", 0): 0})
+    assert made(tmp_path)[0].resume([("t", 0)], refuse) == {("t", 0): 0}, "altered by a user"

@@ -1,4 +1,4 @@
-"""What a sink's task may ask of the log about records that it does not consume."""
+"""Questions of a sink's task about records of the log that it does not consume."""
 
 from headgate.ports import RecordLog, TopicPartition
 
@@ -27,3 +27,13 @@ def record_time(log: RecordLog, place: TopicPartition, offset: int) -> int | Non
         return None
     found = log.read(topic, partition, offset, offset + 1, 1)
     return found[0].timestamp_ms if found else None
+
+
+def last_record(log: RecordLog, place: TopicPartition, end: int) -> tuple[int, int] | None:
+    """Return offset and timestamp in ms of the last record before `end`, if it is one of the last
+    two offsets. The last one is the marker of a transaction where its producer wrote by them."""
+    for offset in range(end - 1, max(end - 3, -1), -1):
+        time = record_time(log, place, offset)
+        if time is not None:
+            return offset, time
+    return None
