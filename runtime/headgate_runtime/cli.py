@@ -1,8 +1,8 @@
 """Entry point of the ``headgate`` command.
 
-``worker`` and ``standalone`` with nothing but files are run from here: they run for months, and the
-parser of command lines, with what it loads, would take 10 MiB of each worker meanwhile. All else,
-help and mistakes included, is for `headgate_runtime.command.parser`.
+``worker`` and ``standalone`` with only file names as arguments are run from here. They run for
+months, and the command-line parser with its imports would cost each worker 10 MiB for all that
+time. All other command lines, help and mistakes included, go to `headgate_runtime.command.parser`.
 """
 
 import sys
@@ -21,8 +21,8 @@ EXIT_KILLED = 130
 def main() -> None:
     """Run the command that the arguments of this process name.
 
-    The only place that tells a user which extra is missing: a package that is imported and not
-    installed ends any command with one line and code 2.
+    This is the only place that tells a user which extra is missing. If a package that is imported
+    is not installed, the command ends with one line and exit code 2.
     """
     try:
         _run(sys.argv[1:])
@@ -34,8 +34,8 @@ def main() -> None:
             raise
         _refuse(missing)
     except BrokenPipeError:
-        sys.exit(EXIT_FAILED)  # whoever read our output (head, less) has gone
-    except KeyboardInterrupt:  # before a command listens to signals
+        sys.exit(EXIT_FAILED)  # the reader of our output (head, less) has gone
+    except KeyboardInterrupt:  # before a command handles signals
         sys.exit(EXIT_KILLED)
 
 

@@ -1,4 +1,4 @@
-"""What a worker's log says of the calls that it is asked: what, from where, and what came of it."""
+"""Log lines about the calls that a worker receives: what is asked, from where, and the outcome."""
 
 import logging
 import time
@@ -24,11 +24,11 @@ _READS: Final = (
 )
 """Kinds of calls that change nothing."""
 OPEN_MAX: Final = 1_000
-"""Calls whose answers are awaited; of more than these the answers are not told."""
+"""Most calls whose answers are awaited. The answers to further calls are not logged."""
 
 
 class LoggedPeers:
-    """`Peers` that tell. Used by the worker's thread."""
+    """`Peers` that log calls and their answers. For the worker's thread."""
 
     def __init__(self, inner: Peers) -> None:
         self._inner = inner
@@ -83,7 +83,7 @@ class _Asked:
     connector: str
     words: str
     config: Mapping[str, str | None]
-    """Given with the call: a refusal may repeat its values."""
+    """Config that came with the call: a refusal may repeat its values."""
     at: float = field(default_factory=time.monotonic)
 
 
@@ -106,8 +106,8 @@ def _config_of(call: m.Call) -> Mapping[str, str | None]:
 
 
 def about(call: m.Call) -> tuple[str, str]:
-    """The connector that a call is about, and its words. Without values of configs, which have
-    passwords."""
+    """Return the connector that a call is about, and the call in words. Values of configs are left
+    out, because they include passwords."""
     match call:
         case m.SetTargetState(name, state):
             return name, f"connector {name} is to be {state}"

@@ -1,4 +1,5 @@
-"""What a worker process is told at its start, and what that makes of the settings of its parts."""
+"""What a worker process is given at its start, and the settings of its parts that follow from
+it."""
 
 import json
 import logging
@@ -18,11 +19,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """What a worker process is told at its start."""
+    """What a worker process is given at its start."""
 
     name: str
     url: str
-    """Under which other workers call it."""
+    """URL under which other workers call it."""
     transport: Mapping[str, str]
     settings: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -32,11 +33,11 @@ class WorkerConfig:
     grpc: str = ""
     """`HerderSettings.grpc_address`."""
     working_directory: str = ""
-    """Relative paths in connector configs are relative to it."""
+    """Directory to which relative paths in connector configs refer."""
     until_idle: bool = False
-    """The worker ends once everything is read, which its source tasks are told."""
+    """The worker ends once everything is read. Its source tasks are told so."""
     connectors: Mapping[str, Mapping[str, Any]] | None = None
-    """Classes that are installed, as `headgate_runtime.plugins.table.told` has them. None: the
+    """Installed connector classes, in the form of `headgate_runtime.plugins.table.told`. None: the
     worker looks for them itself."""
 
     @classmethod
@@ -46,7 +47,7 @@ class WorkerConfig:
 
 
 def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSettings:
-    """What the herder needs to know of the worker's settings."""
+    """Return the settings of the herder."""
     return HerderSettings(
         worker_id=config.name,
         url=config.url,
@@ -83,24 +84,25 @@ def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSet
 
 
 def _task_settings(config: WorkerConfig, settings: WorkerSettings) -> Mapping[str, str]:
-    """What tasks are given of the worker."""
+    """Return the worker's settings that its tasks are given."""
     spark = {f"spark.{key}": value for key, value in config.spark.items()}
     return {**settings.texts, **spark, UNTIL_IDLE: "true" if config.until_idle else "false"}
 
 
 def transport_settings(config: WorkerConfig, settings: WorkerSettings) -> Mapping[str, str]:
-    """How this worker and its tasks reach the log."""
+    """Return the settings with which this worker and its tasks reach the log."""
     if config.transport.get("kind") != "embedded":
         return config.transport
-    # Who stands still with the log's lock must be out of the way before the members that wait for
-    # it are taken for dead.
+    # A process that stands still with the log's lock must lose the lock before the members that
+    # wait for it are taken for dead.
     lease_ms: int = settings["session.timeout.ms"] // 2
     return {"lock.lease.ms": str(lease_ms), **config.transport}
 
 
 def offered_protocols(config: WorkerConfig, settings: WorkerSettings) -> tuple[str, ...]:
-    """Protocols offered to the group, best first. Where Java workers may be in it, theirs too, as
-    far as `connect.protocol` lets: limited to an older one, ours, which is newer, is not."""
+    """Return the protocols offered to the group, best first. If Java workers may be in it, theirs
+    are offered too, as far as `connect.protocol` allows. Limited to an older protocol, the worker
+    does not offer ours, which is newer."""
     if config.transport.get("kind") != "kafka":
         return (HEADGATE,)
     offered: dict[str, tuple[str, ...]] = {
@@ -112,7 +114,7 @@ def offered_protocols(config: WorkerConfig, settings: WorkerSettings) -> tuple[s
 
 
 def _client_prefix(config: WorkerConfig) -> str:
-    """Member ids begin as a Java worker's do where such may look at them."""
+    """Return the prefix of member ids. It is a Java worker's if Java workers may look at them."""
     return "connect-" if config.transport.get("kind") == "kafka" else ""
 
 
@@ -123,7 +125,7 @@ def _plugins(config: WorkerConfig) -> dict[str, Plugin]:
         known = {name: Described(**each) for name, each in config.connectors.items()}
     found: dict[str, Plugin] = {}
     left_out: dict[str, list[str]] = {}
-    """Why -> the names of those that cannot be used."""
+    """Reason -> names of the connectors that cannot be used for it."""
     for name, each in known.items():
         if each.error:
             left_out.setdefault(each.error, []).append(name)

@@ -1,4 +1,4 @@
-"""Calls into connectors themselves, not into their tasks, that do not return."""
+"""Calls into connectors (not their tasks) that do not return."""
 
 import threading
 import time
@@ -11,12 +11,13 @@ from headgate_runtime.tasks import long_calls
 
 
 class _Watched:
-    """One thread that calls a connector."""
+    """One thread on which a connector is called."""
 
     def __init__(self, connector: str) -> None:
         self.connector = connector
         self.call: tuple[str, float] | None = None
-        """Method that has not returned for long, and since when."""
+        """Method that has not returned for long, and the monotonic time in seconds at which it was
+        called."""
 
     def report(self, call: LongCall) -> None:
         since_s = time.monotonic() - call.took_ms / 1000
@@ -24,7 +25,7 @@ class _Watched:
 
 
 class ConnectorCalls:
-    """The calls of one worker. From any thread."""
+    """The calls of one worker into connectors. Its methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +33,8 @@ class ConnectorCalls:
 
     @contextmanager
     def watched(self, connector: str) -> Iterator[None]:
-        """Inside, `long_calls.call` of this thread is a call into this connector."""
+        """Inside this context, count `long_calls.call` of this thread as a call into this
+        connector."""
         one = _Watched(connector)
         with self._lock:
             self._watched[one] = None
@@ -44,7 +46,8 @@ class ConnectorCalls:
                 del self._watched[one]
 
     def read(self) -> tuple[ConnectorCall, ...]:
-        """Calls that have not returned for long, by connector and method: of several, the first."""
+        """Return the calls that have not returned for long, one for each connector and method. Of
+        several, it is the one that began first."""
         now_s = time.monotonic()
         since = dict[tuple[str, str], float]()
         with self._lock:
@@ -59,7 +62,7 @@ class ConnectorCalls:
 
 
 def read_all(sources: Iterable[ConnectorCalls]) -> tuple[ConnectorCall, ...]:
-    """`ConnectorCalls.read` of all of them together."""
+    """Return `ConnectorCalls.read` of all sources together."""
     longest = dict[tuple[str, str], ConnectorCall]()
     for call in (each for source in sources for each in source.read()):
         known = longest.get(key := (call.connector, call.method))

@@ -1,8 +1,8 @@
 """Connector instances of one worker, each on a thread of its own.
 
-Connector code never runs on the thread that decides (one blocked connector must not hang the
-worker), and an instance that does not stop in time is abandoned: its thread goes on by itself, and
-nothing it says later is listened to.
+Connector code never runs on the herder's thread: one blocked connector must not hang the worker. An
+instance that does not stop in time is abandoned. Its thread goes on by itself, and what it reports
+later is ignored.
 """
 
 import logging
@@ -43,14 +43,15 @@ from headgate_runtime.worker.log_format import work_on
 log = logging.getLogger(__name__)
 
 SHOWN_MAX: Final = 100
-"""Characters of a value that is shown in an error."""
+"""Longest part of a value that an error shows, in characters."""
 Post = Callable[[Command], None]
 Offsets = Callable[[str, Mapping[str, str]], OffsetReader]
-"""Reader of the source offsets of the connector with this name and config."""
+"""Function that returns a reader of the source offsets of the connector with this name and
+config."""
 
 
 class _Context:
-    """What a connector may say to its worker (`ConnectorContext`)."""
+    """The connector's link to its worker. Source: `ConnectorContext`."""
 
     def __init__(
         self, instance: "_Instance", post: Post, offsets: Callable[[], OffsetReader] | None
@@ -82,16 +83,16 @@ class _Instance:
     run: int
     calls: "queue.SimpleQueue[Callable[[], None] | None]" = field(default_factory=queue.SimpleQueue)
     over: threading.Event = field(default_factory=threading.Event)
-    """Stopped or abandoned: nothing is said of it any more."""
+    """Set once the instance is stopped or abandoned. Nothing is reported about it any more."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     connector: Connector | None = None
     raw: Config = field(default_factory=dict)
-    """As the herder has it."""
+    """Config as the herder has it, with references."""
     resolved: ResolvedConfig = field(default_factory=lambda: ResolvedConfig({}))
-    """What the connector was started with."""
+    """Config with which the connector was started, with the references resolved."""
 
     def finish(self) -> bool:
-        """Whether the caller is the first to declare it over."""
+        """Declare the instance over. Return whether this call was the first to do so."""
         with self.lock:
             first = not self.over.is_set()
             self.over.set()
@@ -99,7 +100,7 @@ class _Instance:
 
 
 class ConnectorHost:
-    """Performs the effects on connector instances; what becomes of them is told to `post`."""
+    """Performs the effects on connector instances, and posts their outcomes to `post`."""
 
     def __init__(
         self,
@@ -111,9 +112,9 @@ class ConnectorHost:
     ) -> None:
         """
         Args:
+            transformer: resolves references in configs.
+            configs_bytes: how many characters the task configs of one connector may have together.
             calls: told of calls that do not return.
-            transformer: of what configs refer to.
-            configs_bytes: how much text the task configs of one connector may have together.
         """
         self._configs_bytes = configs_bytes
         self._calls = calls or ConnectorCalls()
@@ -133,7 +134,7 @@ class ConnectorHost:
         instance.calls.put(lambda: self._start(instance))
         try:
             thread.start()
-        except RuntimeError as error:  # there are too many threads: the instance did not begin
+        except RuntimeError as error:  # too many threads: the instance has not begun
             with self._lock:
                 del self._instances[effect.connector, effect.run]
             log.info("connector %s cannot start: %s", effect.connector, error)
@@ -151,7 +152,7 @@ class ConnectorHost:
         instance.calls.put(lambda: self._generate(instance, effect))
 
     def stop(self, effect: StopConnector) -> None:
-        """`deadline_ms` is how long the instance has to stop."""
+        """Stop an instance. It is abandoned after `deadline_ms` of the effect."""
         with self._lock:
             instance = self._instances.pop((effect.connector, effect.run), None)
         if instance is None:
@@ -205,7 +206,7 @@ class ConnectorHost:
             limit = effect.tasks_max if resolved is None else resolved.tasks_max
             with long_calls.call("task_configs"):
                 configs = _task_configs(connector, limit, self._configs_bytes)
-        except BaseException as error:  # as at its start
+        except BaseException as error:  # as in _start
             text = instance.resolved.hide(_line(error))
             log.info("connector %s gave no task configs: %s", instance.name, text)
             trace = instance.resolved.hide("".join(traceback.format_exception(error)))
@@ -219,7 +220,8 @@ class ConnectorHost:
         )
 
     def _resolved_now(self, instance: _Instance) -> ResolvedConnector | None:
-        """What the tasks would be started with; the connector may be older."""
+        """Return what the tasks would be started with now, if the config has references. The
+        connector may have been started with older values."""
         if not self._transformer.resolves(instance.raw):
             return None
         config = self._transformer.resolve(instance.raw, f"connector {instance.name}").config
@@ -233,7 +235,7 @@ class ConnectorHost:
             try:
                 with long_calls.call("stop"):
                     instance.connector.stop()
-            except BaseException as raised:  # as at its start
+            except BaseException as raised:  # as in _start
                 error = instance.resolved.hide(_line(raised))
                 log.warning("connector %s failed to stop: %s", instance.name, error)
         if instance.finish():
@@ -251,18 +253,18 @@ class ConnectorHost:
 
 
 def _strings(config: Mapping[str, str | None]) -> dict[str, str]:
-    """A config as connectors get it: keys without a value are left out, as if never given."""
+    """Return a config as connectors get it: keys without a value are left out."""
     return {key: value for key, value in config.items() if value is not None}
 
 
 def _task_configs(
     connector: Connector, tasks_max: int, configs_bytes: int
 ) -> Sequence[dict[str, str]]:
-    """What the connector's `task_configs` returned, checked, with ``task.class`` set by us.
+    """Call the connector's `task_configs` and return the checked result, with ``task.class`` set.
 
     Raises:
-        TypeError: it is no list of objects of texts; says what was seen.
-        ValueError: it is too much for the config topic and for the memory of the workers.
+        TypeError: the result is no list of mappings of strings. The message says what was seen.
+        ValueError: the result is too large for the config topic and the workers' memory.
     """
     task_class = getattr(type(connector), "TASK", None)
     if not isinstance(task_class, type):

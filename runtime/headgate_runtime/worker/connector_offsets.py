@@ -1,8 +1,8 @@
-"""Offsets of a connector for its users: read, altered, reset. Source: KIP-875, Worker.
+"""Offsets of a connector as users read, alter and reset them. Source: KIP-875, Worker.
 
-The herder has seen to it that nobody else is at work on them; here they are read and written, and
-the connector's class is asked. Runs on a thread: the class may take its time, and an open
-transaction keeps whoever reads waiting.
+The herder has made sure that nobody else is at work on the connector's offsets. Here they are read
+and written, and the connector's class is asked. All runs on a thread: the class may take its time,
+and an open transaction makes every reader wait.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ GROUP_IN_USE: Final = (
     "operation can be safely retried. If it doesn't eventually succeed, the Connect cluster may "
     "need to be restarted to get rid of the zombie sink tasks."
 )
-"""Connect's words, by which clients know that they may ask again."""
+"""Connect's words, by which clients recognise that they may try again."""
 GIVEN_UP: Final = (
     "Offsets of connector {} were left as they are: its class came back from alter_offsets only "
     "when the request's time was over"
@@ -81,7 +81,7 @@ GIVEN_UP: Final = (
 
 
 class ConnectorOffsets:
-    """Performs `ReadConnectorOffsets` and `AlterConnectorOffsets`. Safe from several threads."""
+    """Performs `ReadConnectorOffsets` and `AlterConnectorOffsets`. Safe for several threads."""
 
     def __init__(
         self,
@@ -92,10 +92,10 @@ class ConnectorOffsets:
     ) -> None:
         """
         Args:
-            transport: how tasks reach the log.
-            transformer: of what configs refer to.
-            still_ours: whether, now, this worker leads and nobody has got tasks of the connector
-                since the effect was decided.
+            transport: settings with which tasks reach the log.
+            still_ours: returns whether this worker leads now, and no tasks of the connector were
+                given out since the effect was decided.
+            transformer: resolves references in configs.
         """
         self._still_ours = still_ours
         self._transformer = transformer
@@ -104,15 +104,15 @@ class ConnectorOffsets:
         self._exactly_once = settings["exactly.once.source.support"] == "enabled"
         self._lock = threading.Lock()
         self._asked: set[int] = set()
-        """Tokens of alterations whose writing has not begun."""
+        """Tokens of alterations whose write has not begun."""
 
     def reader(self, connector: str, config: Mapping[str, str], shared: KeyedLog) -> OffsetReader:
-        """What a connector's instance reads its source offsets with: they may be in a topic of its
-        own. Source: KIP-618, `ConnectorContext.offsetStorageReader`.
+        """Return the reader with which a connector's instance reads its source offsets. They may be
+        in a topic of its own. Source: KIP-618, `ConnectorContext.offsetStorageReader`.
 
         Args:
-            config: without references.
-            shared: the workers' log.
+            config: the connector's config, with references resolved.
+            shared: the workers' offset log.
         """
         elsewhere = (
             config.get("offsets.storage.topic"),
@@ -153,23 +153,25 @@ class ConnectorOffsets:
         )
 
     def expect(self, token: int) -> None:
-        """`alter` will be called for it; until it writes, it can be given up."""
+        """Announce that `alter` will be called with this token. Until it writes, the alteration can
+        be given up."""
         with self._lock:
             self._asked.add(token)
 
     def give_up(self, token: int) -> bool:
-        """Whether nothing of this alteration is written, now and later."""
+        """Give up an alteration. Return whether nothing of it is written, now or later."""
         return self._no_longer_asked(token)
 
     def _no_longer_asked(self, token: int) -> bool:
-        """Whether it was until now: the first to say so has it, its writer or who gives it up."""
+        """Withdraw a token. Return whether it was still there: of the writer and the caller of
+        `give_up`, the first gets True."""
         with self._lock:
             asked = token in self._asked
             self._asked.discard(token)
         return asked
 
     def alter(self, effect: AlterConnectorOffsets) -> ConnectorOffsetsAltered:
-        """Alters offsets as expected, once."""
+        """Alter offsets once, after `expect` was called with the effect's token."""
         try:
             return self._with_values(effect, self._alter, ConnectorOffsetsAltered, "change offsets")
         finally:
@@ -178,7 +180,8 @@ class ConnectorOffsets:
     def _with_values(
         self, effect: _Asked, perform: Callable[[_Asked], _Done], done: type[_Done], what: str
     ) -> _Done:
-        """On the config without references, of whose values the failure tells none."""
+        """Perform an effect on the config with references resolved. A failure shows none of their
+        values."""
         connector = effect.connector
         try:
             resolved = self._transformer.resolve(effect.config, f"connector {connector}")
@@ -243,7 +246,7 @@ class ConnectorOffsets:
                 view, effect.connector, cast(Sequence[tuple[Partition, Offset]], changes)
             )
         handled = self._asked_source(effect, changes)
-        # The transport sees to the order of the topics, and to the copies.
+        # The transport takes care of the order of the topics and of the copies.
         records = (*writes.shared_tombstones, *writes.primary)
         if effect.transactional_id is None:
             self._begin_writing(effect)
@@ -255,8 +258,9 @@ class ConnectorOffsets:
         )
         try:
             producer.init()
-            # As a task rechecks: this thread may have been frozen while others took over, and Kafka
-            # takes the producer of whoever comes last. Who comes after this shuts it out.
+            # This is a recheck like a task's: this thread may have been frozen while others took
+            # over, and Kafka gives the producer to the last caller. A later caller shuts this
+            # producer out.
             self._begin_writing(effect)
             producer.commit(records)
         finally:
@@ -264,7 +268,12 @@ class ConnectorOffsets:
         return handled
 
     def _begin_writing(self, effect: AlterConnectorOffsets) -> None:
-        """What is still ours and still waited for is from here on written to its end."""
+        """Check that the alteration is still this worker's and still waited for. After that it is
+        written to its end.
+
+        Raises:
+            _OvertakenError: it is not; nothing was written.
+        """
         self._check_ours(effect)
         if not self._no_longer_asked(effect.token):
             text = GIVEN_UP.format(effect.connector)
@@ -299,7 +308,8 @@ class ConnectorOffsets:
     def _reached(
         self, transport: TaskTransport, connector: str, config: Config
     ) -> Mapping[TopicPartition, int]:
-        """As the connector's class says, where there is one."""
+        """Return the offsets that the sink has reached, as its class says. If the class is not
+        found, return the committed offsets."""
         committed = self._sink_offsets(transport, connector, config)
         try:
             sink = find_connector(config.get("connector.class") or "")
@@ -320,7 +330,8 @@ class ConnectorOffsets:
         handled = self._asked_sink(effect, changes)
         self._begin_writing(effect)
         if effect.offsets is None:
-            # What only the class knows of the group has nothing to delete.
+            # Offsets that only the class knows of are not in the group, so nothing has to be
+            # deleted.
             changes = dict.fromkeys(self._sink_offsets(transport, effect.connector, effect.config))
         if changes:
             group = self._group(effect.connector, effect.config)
@@ -351,8 +362,8 @@ class ConnectorOffsets:
 
 
 class _OffsetsElsewhere:
-    """Opened for each question, which instances of connectors seldom ask: so there is nothing to
-    close when one is abandoned."""
+    """Source offsets in another topic. The transport is opened for each question, because connector
+    instances seldom ask. So there is nothing to close when an instance is abandoned."""
 
     def __init__(
         self, opened: Callable[[], contextlib.AbstractContextManager[TaskTransport]], connector: str
@@ -373,33 +384,36 @@ class _OffsetsElsewhere:
 
 
 class _OvertakenError(Exception):
-    """Nothing was written."""
+    """Nothing was written: another worker leads, tasks were given out, or the request's time was
+    over."""
 
 
 class _NoPartitionError(Exception):
-    """An offset is given to a topic partition that is not there. Nothing was asked or written."""
+    """A change gives an offset to a topic partition that does not exist. Nothing was asked or
+    written."""
 
 
 class _NothingLeftError(Exception):
-    """A deleted connector has left nothing that could be reset."""
+    """A deleted connector has left no offsets that could be reset."""
 
 
 class _RefusedError(Exception):
-    """What the user is told."""
+    """A refusal with the text that the user reads."""
 
 
 @contextlib.contextmanager
 def _refusals(connector: str) -> Iterator[None]:
-    """A connector's own code is at work: what it raises is for the user."""
+    """Translate what a connector's own code raises into `_RefusedError`, for the user."""
     try:
         yield
-    except NotImplementedError:  # how a connector refuses: KIP-875; the user is told
+    except NotImplementedError:  # a connector that refuses (KIP-875)
         raise _RefusedError(
             f"Failed to modify offsets for connector {connector} because it doesn't support "
             "external modification of offsets"
         ) from None
     except ConfigError as error:
-        # A refusal and no fault of the connector's: who asked reads all of it in the answer.
+        # This is a refusal and no fault of the connector's. The caller reads all of it in the
+        # answer.
         text = " ".join(str(error).split())
         log.warning("alter_offsets of connector %s refused: %s", connector, text)
         raise _RefusedError(str(error)) from error
@@ -415,7 +429,7 @@ def _check_left(effect: AlterConnectorOffsets, changes: Sequence[object]) -> Non
 
 
 def _places(changes: Iterable[OffsetChange]) -> dict[TopicPartition, int | None]:
-    """Checked changes of a sink's offsets."""
+    """Return the changes of a sink's offsets, which were checked before, by topic partition."""
     found: dict[TopicPartition, int | None] = {}
     for partition, offset in changes:
         place, at = cast("dict[str, Any]", partition), cast("dict[str, Any] | None", offset)
@@ -427,10 +441,11 @@ def _places(changes: Iterable[OffsetChange]) -> dict[TopicPartition, int | None]
 def _check_there(
     transport: TaskTransport, connector: str, changes: Mapping[TopicPartition, int | None]
 ) -> None:
-    """Before the connector's class is asked, which may write. What is forgotten may be gone.
+    """Check that the partitions which get an offset exist. A partition whose offset is deleted may
+    be gone. The check comes before the connector's class is asked, which may write.
 
     Raises:
-        _NoPartitionError: one that gets an offset is not there.
+        _NoPartitionError: a partition that gets an offset does not exist.
     """
     head = f"Failed to alter consumer group offsets for connector {connector}: the log has no"
     for topic in sorted({topic for (topic, _), offset in changes.items() if offset is not None}):

@@ -10,17 +10,17 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 OVERDUE_S: Final = 15.0
-"""Who has been at one work for so long holds up nothing that comes after it."""
+"""After this time, work counts as overdue and holds up nothing that comes after it."""
 
 
 class DaemonThreads:
-    """Does what it is given, in that order, a few at once.
+    """Threads that do the work they are given in order, a few pieces at once.
 
-    Work that hangs does not use up the threads: what is overdue is not counted among the few. (It
-    keeps its thread; nothing can be done about that in Python.)
+    Work that hangs does not use up the threads: overdue work is not counted among the few. (It
+    keeps its thread; Python offers no remedy.)
 
-    Not a `ThreadPoolExecutor`: the interpreter waits at its end for the threads of those, so that
-    one call of users' code that hangs would keep a worker from ending.
+    This is no `ThreadPoolExecutor`. The interpreter waits at its end for that executor's threads,
+    so one hanging call of users' code would keep a worker from ending.
     """
 
     def __init__(self, count: int, name: str, overdue_s: float = OVERDUE_S) -> None:
@@ -34,7 +34,7 @@ class DaemonThreads:
         self._closed = False
 
     def submit(self, work: Callable[[], None]) -> None:
-        """`work` raises nothing. It is never done once this is closed."""
+        """Queue `work`, which must raise nothing. It is not begun once this is closed."""
         with self._lock:
             if self._closed:
                 return
@@ -42,7 +42,7 @@ class DaemonThreads:
             self._staff()
 
     def withdraw(self, work: Callable[[], None]) -> bool:
-        """Whether `work` had not begun. It is never done then."""
+        """Withdraw `work`. Return whether it had not begun; if so, it is never done."""
         with self._lock:
             if work not in self._waiting:
                 return False
@@ -50,20 +50,20 @@ class DaemonThreads:
             return True
 
     def close(self) -> None:
-        """What has begun is left to itself."""
+        """Begin no more work. Work that has begun is left alone."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
 
     def _staff(self) -> None:
-        """As many threads as may be at work; a look later, where something still waits."""
+        """Start as many threads as may be at work. If some work still waits, look again later."""
         while self._waiting and self._in_time() < self._count:
             work = self._waiting.popleft()
             thread = threading.Thread(
                 target=self._serve, args=(work,), name=self._name, daemon=True
             )
             if not _started(thread):
-                self._waiting.appendleft(work)  # for who is at work, or comes later
+                self._waiting.appendleft(work)  # for a busy thread, or the next call
                 return
             self._busy_since[thread] = time.monotonic()
         if self._waiting and not self._watched:

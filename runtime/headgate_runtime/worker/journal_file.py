@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 
 
 def open_journal(settings: WorkerSettings, worker: str) -> "JournalFile | None":
-    """The journal that the settings ask for; None: none. ``{worker}`` in its name becomes that of
-    the worker, since the workers of a pipeline share their settings. A file that cannot be written
-    costs the journal alone."""
+    """Return the journal that the settings ask for, or None if they ask for none. ``{worker}`` in
+    its name stands for the worker's name, since the workers of a pipeline share their settings. If
+    the file cannot be written, the worker runs without a journal."""
     name: str = settings["headgate.journal"]
     if not name:
         return None
@@ -33,11 +33,11 @@ def open_journal(settings: WorkerSettings, worker: str) -> "JournalFile | None":
 
 
 class JournalFile:
-    """Written line by line, so that a killed worker's journal lacks one line at most. A journal of
-    the worker's last run is kept as ``FILE.1``. For one thread.
+    """A journal, written line by line, so that a killed worker's journal lacks one line at most.
+    The journal of the worker's last run is kept as ``FILE.1``. For one thread.
 
     Args:
-        bytes_max: where the journal ends. What comes later is not kept, and the log says so: a
+        bytes_max: size at which the journal ends. Later lines are not kept, and the log says so: a
             journal without its beginning cannot be replayed.
 
     Raises:
@@ -63,8 +63,8 @@ class JournalFile:
                 self._write(self._journal.line(now_ms, command))
 
     def decided(self, effects: Sequence[Effect]) -> None:
-        """Log at DEBUG what was decided on the command that was written last, without secrets: what
-        a replay of the journal must decide, too."""
+        """Log at DEBUG, without secrets, what was decided on the command written last. A replay of
+        the journal must decide the same."""
         if effects and self._left > 0 and log.isEnabledFor(logging.DEBUG):
             with self._alone():
                 decision = json.dumps(self._journal.decided(effects), separators=(",", ":"))
@@ -72,8 +72,8 @@ class JournalFile:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """A fault of the journal ends the journal, and not its worker. The log says where, and not
-        what: the error may quote what the journal leaves out."""
+        """End the journal, and not its worker, at a fault of the journal. The log says where the
+        fault is but not what it says: the error may quote what the journal leaves out."""
         try:
             yield
         except Exception as error:

@@ -1,7 +1,7 @@
-"""How a worker's log is written: as text, or as one JSON object a line (``headgate.log.format``).
+"""Formats of a worker's log: text, or one JSON object a line (``headgate.log.format``).
 
-Each line about a connector or a task has its name: in its text, or put before it. Who logs says it
-(`subject`), or it is that of the thread's work (`work_on`).
+Each line about a connector or a task has its name, in the text or before it. The name is given with
+the log call (`subject`), or is that of the thread's current work (`work_on`).
 """
 
 import datetime
@@ -19,9 +19,9 @@ TEXT: Final = "text"
 JSON: Final = "json"
 FORMATS: Final = (TEXT, JSON)
 CHATTY: Final = ("httpcore", "kafka", "uvicorn")
-"""Libraries that are not listened to below WARNING."""
+"""Libraries whose messages below WARNING are not logged."""
 STATUS_LOGGER: Final = "headgate_runtime.worker.status"
-"""Logs what became of connectors and tasks."""
+"""Name of the logger for status changes of connectors and tasks."""
 _TEXT_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LEVELS_SHOWN: Final = ("WARNING", "ERROR", "CRITICAL")
 
@@ -29,20 +29,20 @@ _work: ContextVar[TaskId | str | None] = ContextVar("headgate_work", default=Non
 
 
 def work_on(what: TaskId | str | None) -> None:
-    """From now on this thread works on a task, on a connector (its name), or on neither."""
+    """Declare what this thread works on from now on: a task, a connector (its name), or neither."""
     _work.set(what)
 
 
 def subject(what: TaskId | str, trace: str | None = None) -> dict[str, Any]:
-    """``extra`` of a log record about a task or a connector. `trace`: a stack trace to go with
-    it."""
+    """Return the ``extra`` of a log record about a task or a connector, with a stack trace if one
+    is given."""
     task = what.task if isinstance(what, TaskId) else None
     name = what.connector if isinstance(what, TaskId) else what
     return {"connector": name, "task": task, "trace": trace}
 
 
 def set_up(log_format: str = TEXT) -> None:
-    """Log to standard error in this format; may be called again, once the format is known."""
+    """Log to standard error in this format. May be called again once the format is known."""
     if not logging.getLogger().handlers:
         level = os.environ.get("HEADGATE_LOG_LEVEL", "INFO")
         logging.basicConfig(level=level, stream=sys.stderr)
@@ -54,7 +54,7 @@ def set_up(log_format: str = TEXT) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """A line with time, level and logger; traces below it."""
+    """Formatter for a line with time, level and logger, and traces below it."""
 
     def __init__(self) -> None:
         super().__init__(_TEXT_FORMAT)
@@ -71,8 +71,8 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: timestamp (UTC), level, logger and message; connector, task and
-    trace where there are any."""
+    """Formatter for one JSON object a line. It has timestamp (UTC), level, logger and message, and
+    connector, task and trace if there are any."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
@@ -93,7 +93,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def subject_of(record: logging.LogRecord) -> tuple[str | None, int | None]:
-    """The connector and the task that a record is about."""
+    """Return the connector and the task that a log record is about."""
     connector = getattr(record, "connector", None)
     if isinstance(connector, str):
         return connector, getattr(record, "task", None)
@@ -111,8 +111,8 @@ def _name(connector: str | None, task: int | None) -> str:
 
 
 def warning_of(line: str) -> tuple[str, str] | None:
-    """Logger and message of a line of a worker's log that is a warning or an error, in either
-    format; None: it is none."""
+    """Return logger and message of a log line that is a warning or an error, in either format.
+    Return None for any other line."""
     if line.startswith("{"):
         try:
             fields = json.loads(line)

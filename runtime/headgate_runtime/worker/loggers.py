@@ -1,7 +1,7 @@
-"""Levels of this process's loggers, by the names and levels of Connect's ``/admin/loggers``.
+"""Levels of this process's loggers, under the names and levels of Connect's ``/admin/loggers``.
 
 Source: KIP-495, KIP-976. Java's level WARN is Python's WARNING, FATAL is CRITICAL, TRACE is below
-DEBUG. Logger names are Python's (``headgate_runtime``); ``root`` is the one above all.
+DEBUG. Logger names are Python's (``headgate_runtime``). ``root`` is the logger above all others.
 """
 
 import logging
@@ -24,13 +24,14 @@ LEVELS: Final[Mapping[str, int]] = {
 
 
 class Loggers:
-    """Safe from several threads. Remembers when it changed what."""
+    """Reads and sets logger levels, and remembers when each was changed. Safe for several
+    threads."""
 
     def __init__(self) -> None:
         self._changed_ms: dict[str, int] = {}
 
     def levels(self) -> Mapping[str, Mapping[str, Any]]:
-        """Levels of the root and of each logger that has a level of its own."""
+        """Return the levels of the root and of each logger that has a level of its own."""
         named = {
             name: found
             for name, found in list(logging.root.manager.loggerDict.items())
@@ -42,7 +43,7 @@ class Loggers:
         }
 
     def level(self, logger: str) -> Mapping[str, Any] | None:
-        """The one in force; None when nobody has used the logger."""
+        """Return the effective level of a logger, or None if no code has used the logger."""
         if logger != ROOT and logger not in logging.root.manager.loggerDict:
             return None
         return self._shown(logger, _logger(logger).getEffectiveLevel())
@@ -51,8 +52,8 @@ class Loggers:
         return level.upper() in LEVELS
 
     def set_level(self, logger: str, level: str) -> Sequence[str]:
-        """Names of the loggers whose level it is now, sorted: this one and those below it. None for
-        a level that is unknown."""
+        """Set the level of a logger and of all loggers below it. Return their names, sorted. For an
+        unknown level the list is empty."""
         number = LEVELS.get(level.upper())
         if number is None:
             return []
@@ -68,7 +69,7 @@ class Loggers:
         return affected
 
     def _shown(self, name: str, number: int) -> Mapping[str, Any]:
-        # Of levels in between, the next that lets at least as much through.
+        # A level in between is shown as the next one that lets at least as much through.
         level = next((word for word, value in LEVELS.items() if value <= number), "TRACE")
         return {"level": level, "last_modified": self._changed_ms.get(name)}
 

@@ -1,13 +1,13 @@
-"""A worker's hands on its logs: what the herder has written and read, as commands.
+"""A worker's reader and writers of its logs. What the herder wrote and read comes back as commands.
 
-`InlineLogs` writes on the loop's thread: for a log that answers at once. `ThreadedLogs` is for one
-that may let a writer wait for long, brokers: the loop only ever reads what has come already, and
-goes on serving the herder, its heartbeats and its tasks, while writes hang.
+`InlineLogs` writes on the loop's thread, for a log that answers at once. `ThreadedLogs` is for
+brokers, which may keep a writer waiting for long. Its loop reads only what has arrived already.
+While writes hang, it still serves the herder, its heartbeats and its tasks.
 
-What keeps its order: claims and appends to the config topic, among themselves, for a write must not
-slip behind the claim that follows it; the values of one key of the status topic; what is read. What
-does not: config topic against status topic, and reading against writing. No decision relies on it:
-a read-back waits for the answer to its append.
+Order is kept among claims and appends to the config topic: a write must not slip behind the claim
+that follows it. It is also kept among the values of one key of the status topic, and among reads.
+There is no order between config topic and status topic, nor between reads and writes. No decision
+relies on one: a read-back waits for the answer to its append.
 """
 
 import logging
@@ -42,7 +42,7 @@ BATCH: Final = 5_000
 RETRY_S_MIN: Final = 0.25
 RETRY_S_MAX: Final = 5.0
 CLOSE_S: Final = 3.0
-"""How long a worker that ends waits for its last statuses to be written."""
+"""How long a worker that ends waits until its last statuses are written."""
 
 Statuses: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 
@@ -53,10 +53,12 @@ class LogPorts(Protocol):
 
 
 class Logs(Protocol):
-    """Used by the loop's thread; `claim` and `append` where `run` has them called."""
+    """Interface for the loop's thread. `claim` and `append` are called on whichever thread `run`
+    chooses."""
 
     def run(self, work: Work) -> Sequence[Command]:
-        """Perform work on the config topic: what is known at once; the rest is posted."""
+        """Perform work on the config topic. Return the commands that are known at once; later ones
+        are posted."""
         ...
 
     def claim(self, generation: int) -> None: ...
@@ -66,33 +68,36 @@ class Logs(Protocol):
     def read_to_end(self, token: int, *, statuses: bool = False) -> Sequence[Command]: ...
 
     def write_statuses(self, statuses: Sequence[WriteStatus]) -> None:
-        """Writes the statuses of one decision, in order. While the log is out of reach, they
-        wait."""
+        """Write the statuses of one decision, in order. They wait while the log is out of reach."""
         ...
 
     def await_statuses(self, token: int) -> Sequence[Command]:
-        """`StatusesWritten`, once none waits; posted, or given by `look`, where that is later."""
+        """Return `StatusesWritten` once no status waits. If that is later, it is posted or yielded
+        by `look`."""
         ...
 
     def write_waiting(self) -> None:
-        """Tries the statuses that wait, where nothing else does."""
+        """Try to write the waiting statuses, unless a thread does that."""
         ...
 
     def look(self) -> Iterator[Command]:
-        """What others wrote since the last look, a batch at the most, and the ends that were
-        reached. Each is to be handled before the next is asked for: that may raise
-        `TransportError`, and what was read is not read again."""
+        """Yield what others wrote since the last look, at most one batch, and the ends that were
+        reached.
+
+        Each command must be handled before the next is taken. Taking the next may raise
+        `TransportError`; what was read before is not read again.
+        """
         ...
 
     def has_read(self, config_end: int, status_end: int) -> bool:
-        """Whether `look` has given all before these positions."""
+        """Return whether `look` has yielded everything before these positions."""
         ...
 
     def close(self) -> None: ...
 
 
 class _Reader:
-    """Where this worker stands in both logs."""
+    """This worker's positions in both logs."""
 
     def __init__(self, ports: LogPorts, topics: Mapping[str, str]) -> None:
         self._ports = ports
@@ -103,10 +108,10 @@ class _Reader:
         }
 
     def config(self) -> Iterator[Command]:
-        """Events of the records that nobody was given yet, `BATCH` at the most.
+        """Yield the events of the records that were not yielded yet, at most `BATCH`.
 
-        The position is never past what was given: while a command is handled, the herder may ask
-        for all up to the end.
+        The position is never beyond what was yielded: while a command is handled, the herder may
+        ask for everything up to the end.
         """
         for _ in range(BATCH // REPLAY_BATCH):
             at = self._config_position
@@ -134,8 +139,8 @@ class _Reader:
         return self._config_position >= config_end and self._status_position >= status_end
 
     def to_end(self, token: int, end: int, status_end: int) -> Sequence[Command]:
-        """All up to position `end`, and of statuses up to `status_end`, then the answer to
-        `ReadConfigToEnd`."""
+        """Return everything before position `end`, and statuses before `status_end`, followed by
+        the answer to `ReadConfigToEnd`."""
         known: list[Command] = []
         try:
             while (position := self._config_position) < end:
@@ -156,7 +161,7 @@ class _Reader:
 
 
 class _Writer:
-    """What a worker writes to the config topic; the log says what came of it."""
+    """A worker's writer to the config topic. Failures are logged."""
 
     def __init__(self, ports: LogPorts) -> None:
         self._ports = ports
@@ -180,13 +185,13 @@ class InlineLogs(_Writer):
     def __init__(self, ports: LogPorts, topics: Mapping[str, str]) -> None:
         """
         Args:
-            topics: ``config``, ``status``: their names, where they have names.
+            topics: names of the topics under ``config`` and ``status``, if they have names.
         """
         super().__init__(ports)
         self._reader = _Reader(ports, topics)
         self._waiting: list[tuple[bytes, bytes | None]] = []
         self._awaited: list[int] = []
-        """Tokens that are answered once none waits."""
+        """Tokens to answer once no status waits."""
 
     def run(self, work: Work) -> Sequence[Command]:
         return work.perform()
@@ -230,11 +235,12 @@ class InlineLogs(_Writer):
         return self._reader.has_read(config_end, status_end)
 
     def close(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no write is under way."""
 
 
 class ThreadedLogs(_Writer):
-    """Three threads: one writes the config topic, one the status topic, one asks for ends."""
+    """Logs on three threads. One writes the config topic, one the status topic, one asks for end
+    offsets."""
 
     def __init__(
         self,
@@ -245,9 +251,9 @@ class ThreadedLogs(_Writer):
     ) -> None:
         """
         Args:
-            topics: as with `InlineLogs`.
+            topics: as in `InlineLogs`.
             post: takes a command for the herder, from any thread.
-            wake: has the loop look again soon, from any thread.
+            wake: makes the loop look again soon, from any thread.
         """
         super().__init__(ports)
         self._post = post
@@ -255,9 +261,11 @@ class ThreadedLogs(_Writer):
         self._reader = _Reader(ports, topics)
         self._writes: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._ends: queue.SimpleQueue[tuple[int, bool] | None] = queue.SimpleQueue()
-        """Tokens that await an end, and whether that of statuses, too."""
+        """Tokens that wait for the end of the config log, each with whether it waits for that of
+        the status log, too."""
         self._reached: queue.SimpleQueue[tuple[int, int, int]] = queue.SimpleQueue()
-        """(token, end, end of statuses): all before these can be read without waiting."""
+        """(token, end, end of statuses): everything before these ends can be read without
+        waiting."""
         self._statuses = _Latest()
         self._closing = threading.Event()
         self._threads = [
@@ -289,7 +297,7 @@ class ThreadedLogs(_Writer):
         return ()
 
     def write_waiting(self) -> None:
-        """A thread does."""
+        """Do nothing: a thread writes them."""
 
     def look(self) -> Iterator[Command]:
         yield from self._reader.config()
@@ -301,7 +309,7 @@ class ThreadedLogs(_Writer):
         return self._reader.has_read(config_end, status_end)
 
     def close(self) -> None:
-        """Waits a while for what is under way; what is not written then is not written."""
+        """Wait up to `CLOSE_S` for each thread. What is not written by then is never written."""
         self._closing.set()
         self._writes.put(None)
         self._ends.put(None)
@@ -320,8 +328,8 @@ class ThreadedLogs(_Writer):
                 self._post(command)
 
     def _find_ends(self) -> None:
-        """An end that was asked for after a request was made answers it: one is enough for all that
-        have piled up."""
+        """Answer all waiting requests with one look at the end. An end that was asked for after a
+        request came is late enough for it."""
         while (first := self._ends.get()) is not None:
             asked = [first]
             while not self._ends.empty():
@@ -356,7 +364,8 @@ class ThreadedLogs(_Writer):
             self._post(ConfigEndRead(token, str(error)))
 
     def _write_statuses(self) -> None:
-        """Tries until it succeeds: nobody asks for a status twice."""
+        """Write statuses, and try again until it succeeds: the herder does not send a status
+        twice."""
         pause_s = RETRY_S_MIN
         while (batch := self._statuses.take()) is not None:
             try:
@@ -382,15 +391,15 @@ def _keyed(statuses: Sequence[WriteStatus]) -> list[tuple[bytes, bytes | None]]:
 
 
 class _Latest:
-    """Statuses that wait: of each key the latest, in the order in which they changed. So however
-    long a broker is away, they are no more than there are connectors and tasks."""
+    """Waiting statuses: the latest of each key, in the order of their changes. However long a
+    broker is away, there are never more than connectors and tasks."""
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes | None] = {}
         self._marks: list[int] = []
-        """Tokens that are answered once all that waits is written."""
+        """Tokens to answer once everything that waits is written."""
         self.taken: list[int] = []
-        """Tokens that are answered once what was taken last is written. For the thread that
+        """Tokens to answer once the statuses taken last are written. Used by the thread that
         takes."""
         self._changed = threading.Condition()
         self._closed = False
@@ -408,14 +417,15 @@ class _Latest:
             self._changed.notify()
 
     def put_back(self, statuses: Statuses) -> None:
-        """What could not be written; what came since is newer."""
+        """Put back statuses that could not be written. A status that came since is newer and
+        wins."""
         with self._changed:
             self._values = dict(statuses) | self._values
             self._marks = self.taken + self._marks
 
     def take(self) -> Statuses | None:
-        """All, as soon as there are any, or somebody awaits them; None once it is closed and
-        nothing is left."""
+        """Return all statuses as soon as there are any, or a token waits for them. Return None once
+        this is closed and nothing is left."""
         with self._changed:
             while not (self._values or self._marks or self._closed):
                 self._changed.wait()

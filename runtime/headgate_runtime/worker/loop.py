@@ -1,11 +1,12 @@
 """One worker: the threads and the inbox around its `HerderHost`.
 
-Run as ``python -m headgate_runtime.worker``; the first line of standard input is its `WorkerConfig`
-as JSON. The end of standard input means that whoever started the worker is gone: it stops, and ends
-its process if it cannot. SIGTERM stops it cleanly.
+Run it as ``python -m headgate_runtime.worker``. The first line of standard input is its
+`WorkerConfig` as JSON. The end of standard input means that the process that started the worker is
+gone. The worker then stops, and kills its own process if it cannot stop. SIGTERM stops it cleanly.
 
-One thread owns the herder. It reads the logs and talks to the group itself; what may block on other
-people's code (connectors, tasks, calls to other workers) runs on other threads that post commands.
+One thread owns the herder. It reads the logs and talks to the group itself. Work that may block on
+other people's code (connectors, tasks, calls to other workers) runs on other threads, which post
+commands.
 """
 
 import logging
@@ -58,27 +59,28 @@ from headgate_runtime.worker.round_log import RoundLog
 log = logging.getLogger(__name__)
 
 POLL_MS = 10
-"""How often an idle loop looks at the logs; a look and the wait for it cost some 100 us, most of
-it the waking up."""
+"""Pause between two looks at the logs while the loop is idle. A look and the wait for it cost some
+100 us, most of it for the wake-up."""
 QUICK_POLL_MS = 2
 QUICK_MS = 100
-"""After it has heard something it looks more often for so long: answers follow upon each other."""
+"""How long the loop uses `QUICK_POLL_MS` after it has handled a command. One answer is often
+followed by the next."""
 TOLD_POLL_MS = 50
-"""How often it looks where the transport tells of what comes, unless the look before has found
-something: there may be more, and it goes on quickly."""
+"""Pause between two looks if the transport announces changes. If the last look found something,
+there may be more, and the pause is `QUICK_POLL_MS`."""
 DRAIN_MS = 100
-"""How long commands are handled without a look at the logs and the group."""
+"""How long the loop handles commands before it looks at the logs and the group again."""
 INBOX_SIZE = 100_000
 READ_S = 30.0
-"""How long a thread waits until the loop has read what is in the config log."""
+"""How long a thread waits until the loop has read the config log up to a given position."""
 ORPHAN_GRACE_S = 6.0
 
 
 class Worker:
-    """Owns a herder. `run` returns when the herder is done."""
+    """The owner of a herder and its loop. `run` returns when the herder is done."""
 
     _touched: Callable[[Iterable[str]], None] | None = None
-    """Told which connectors were touched."""
+    """Called with the names of the connectors that were touched."""
 
     def __init__(
         self,
@@ -91,10 +93,10 @@ class Worker:
     ) -> None:
         """
         Args:
-            settings: those of `config`, where they are checked already.
-            transport: the one that `config` names, where it is open already.
-            transformer: of what configs of connectors refer to, closed with the worker.
-            offsets_look: where others can write to the offsets topic; closed with the worker.
+            settings: the settings of `config`, if they are checked already.
+            transport: the transport that `config` names, if it is open already.
+            transformer: resolves the references in connector configs; closed with the worker.
+            offsets_look: given if others can write to the offsets topic; closed with the worker.
         """
         self.config = config
         self.settings = settings or WorkerSettings.parse(config.settings)
@@ -102,7 +104,7 @@ class Worker:
             transport_settings(config, self.settings), config.url
         )
         self._inbox: queue.Queue[Command | None] = queue.Queue(INBOX_SIZE)
-        """None: look at the world."""
+        """Commands for the herder. None asks the loop to look at the logs and the group."""
         self._clock = self.transport.clock
         self._journal = open_journal(self.settings, config.name)
         self.herder = self._new_herder(herder_settings(config, self.settings))
@@ -129,17 +131,17 @@ class Worker:
         self.host = self._made_host()
         self._quick_until_ms = 0
         self._unfinished = True
-        """The last look found something, or failed: there may be more, changed or not."""
+        """The last look found something, or failed: look again, even if nothing changed."""
         self._woken = False
-        """Somebody wants it to look."""
+        """A thread has asked the loop to look."""
         self._coordinator_lost_since: int | None = None
         self._await_ends: tuple[tuple[int, int], Callable[[], None]] | None = None
         self._awaiting: list[tuple[int, threading.Event]] = []
-        """Position of the config log, and who waits on a thread until it was read and handled."""
+        """Positions of the config log, each with an event to set when the loop has handled it."""
         self._stop_asked = False
         self._stopping = False
         self.gave_up = ""
-        """Why it stops although nobody asked it to; empty: it does not."""
+        """Why the worker stops although it was not asked to. Empty: it has not given up."""
 
     def _made_logs(self) -> Logs:
         topics = {what: self.settings[f"{what}.storage.topic"] for what in ("config", "status")}
@@ -158,7 +160,7 @@ class Worker:
         )
 
     def post(self, command: Command) -> None:
-        """Hand a command to the herder; from any thread."""
+        """Hand a command to the herder. May be called from any thread."""
         self._inbox.put(command)
 
     def _new_herder(self, settings: HerderSettings) -> Herder:
@@ -168,20 +170,21 @@ class Worker:
         return Herder(settings, now_ms, wall_ms=wall_ms)
 
     def wake(self) -> None:
-        """Have the loop look at the world at once; from any thread. With an inbox that is full it
-        looks when it is through with it: nobody who only wakes it is kept waiting."""
+        """Have the loop look at the logs and the group at once. May be called from any thread. If
+        the inbox is full, the loop looks after it has emptied it, so the caller never waits."""
         self._woken = True
         with suppress(queue.Full):
             self._inbox.put_nowait(None)
 
     def watch_connectors(self, touched: Callable[[Iterable[str]], None] | None) -> None:
-        """Tell `touched`, on the loop's thread, the names of connectors that may have changed;
-        None: no longer. From any thread."""
+        """Call `touched`, on the loop's thread, with the names of connectors that may have changed.
+        None ends this. May be called from any thread."""
         self._touched = touched
         self.wake()
 
     def show_calls(self, calls: ConnectorCalls) -> None:
-        """Calls into connectors from outside the worker's loop, which it shows with its own."""
+        """Add calls into connectors made outside the worker's loop, to be shown with the worker's
+        own."""
         self._connector_calls.append(calls)
 
     def stop(self) -> None:
@@ -189,18 +192,19 @@ class Worker:
         self._stop_asked = True
 
     def kill_tasks(self) -> None:
-        """End all of them at once, without their consent; from any thread."""
+        """Kill all tasks at once, without waiting for them to stop. May be called from any
+        thread."""
         self._performer.kill_tasks()
 
     def alive(self) -> bool:
-        """Whether the herder is being served. A worker that is not must not keep its tasks going:
-        the group may have given them to others."""
+        """Return whether the herder is being served. A worker whose herder is not must not keep its
+        tasks running: the group may have assigned them to other workers."""
         limit_ms: int = self.settings["session.timeout.ms"] // 4
         return self._clock.now_ms() - self._served_ms < limit_ms
 
     def still_ours(self, effect: AlterConnectorOffsets) -> bool:
-        """Whether, now, this worker leads and nobody has got tasks of the connector since `effect`
-        was decided. From any thread but the loop's.
+        """Return whether this worker leads now, and no tasks of the connector were given out since
+        `effect` was decided. May be called from any thread but the loop's.
 
         Raises:
             TransportError: the config topic cannot be read to its end.
@@ -227,9 +231,10 @@ class Worker:
 
         Args:
             ready: called once the config log and the status log are read up to the positions
-                `after`: from then on what is shown of them is not too old.
-            before_close: called when nothing runs any more, while the transport is open still.
-            stopping: called when a stop begins, before anything of it can be seen.
+                `after`. From then on, what is shown of them is not too old.
+            after: positions in the config log and the status log.
+            before_close: called when nothing runs any more, while the transport is still open.
+            stopping: called when a stop begins, before any effect of it can be seen.
         """
         self._await_ends = (after, ready)
         self._served_ms = self._clock.now_ms()
@@ -252,7 +257,8 @@ class Worker:
             self.transport.close()
 
     def _next_command(self) -> Command | None:
-        """What was posted, or `Tick` once it is due; None when it is time to look at the world."""
+        """Return a posted command, or `Tick` once it is due. Return None when it is time to look at
+        the logs and the group."""
         deadline = self.herder.next_deadline_ms
         left_ms = None if deadline is None else deadline - self._clock.now_ms()
         poll_ms = self._poll_ms()
@@ -270,8 +276,8 @@ class Worker:
         return QUICK_POLL_MS if self._clock.now_ms() < self._quick_until_ms else POLL_MS
 
     def _drain(self) -> None:
-        """What has piled up is handled before the world is looked at again, for a while: each
-        command may cost a synced write, and the group must be heard in time."""
+        """Handle commands that have piled up, for at most `DRAIN_MS`, before the next look. Each
+        may cost a synced write, and the group's messages must be read in time."""
         until_ms = self._clock.now_ms() + DRAIN_MS
         while self._clock.now_ms() < until_ms:
             try:
@@ -307,7 +313,7 @@ class Worker:
         if (told is not None) is not self.herder.watched:
             self.herder.watch(told is not None)
         if told is not None and (names := self.herder.take_touched()):
-            with suppress(RuntimeError):  # who watched has ended, with its loop
+            with suppress(RuntimeError):  # the watcher has ended, and its event loop with it
                 told(names)
 
     # -- what others wrote --
@@ -315,7 +321,7 @@ class Worker:
     def _read_world(self) -> None:
         self._tell_touched()
         if self._woken:
-            self._woken = False  # whatever it was said for is there to be seen below
+            self._woken = False  # the look below sees what the wake-up was for
             self._unfinished = True
         try:
             if self.transport.changed() or self._unfinished:
@@ -342,7 +348,7 @@ class Worker:
             ready()
             self._performer.look_at_offsets()
         if self._awaiting:
-            self._handle(Tick())  # has the session ended?
+            self._handle(Tick())  # the herder learns whether its session has ended
             for waiting in [each for each in self._awaiting if self._logs.has_read(each[0], 0)]:
                 self._awaiting.remove(waiting)
                 waiting[1].set()
@@ -366,7 +372,8 @@ class Worker:
         return bool(responses)
 
     def _lost(self, error: TransportError) -> None:
-        """The log is out of reach; after a heartbeat interval so is the group, and work stops."""
+        """Handle a log that is out of reach. After a heartbeat interval the coordinator counts as
+        lost as well, and work stops."""
         now = self._clock.now_ms()
         if self._coordinator_lost_since is None:
             self._coordinator_lost_since = now
@@ -376,7 +383,8 @@ class Worker:
             self._handle(CoordinatorLost(str(error)))
 
     def _give_up(self, error: RefusedError) -> None:
-        """As Connect's worker does: so it is seen, and whatever supervises it starts it again."""
+        """Stop the worker after a refusal, as Connect's worker does. A supervisor sees the end of
+        the process and starts it again."""
         if self._stopping or self.gave_up:
             return
         self.gave_up = str(error)
@@ -416,7 +424,8 @@ def main() -> None:
 
 
 def _watch_parent(stop: Callable[[], None]) -> None:
-    """Returns never: when standard input ends, so does the worker."""
+    """Stop the worker when standard input ends, and kill the process if it does not stop in time.
+    Never returns."""
     while sys.stdin.readline():
         pass
     log.warning("whoever started this worker is gone; stopping")

@@ -1,4 +1,4 @@
-"""How long the herder's thread is busy with one thing: heartbeats and answers wait for that."""
+"""How long the herder's thread is busy with one command. Heartbeats and answers wait that long."""
 
 from headgate.herder.messages import LoopBusy
 from headgate.recent_max import RecentMax

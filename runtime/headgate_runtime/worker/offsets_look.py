@@ -1,6 +1,6 @@
-"""Tells of garbage in the offsets topic, when a worker begins and when its users look at offsets.
+"""Reports garbage in the offsets topic, when a worker begins and when its users look at offsets.
 
-Differs: Connect's workers follow the topic as long as they live, and tell at once.
+Differs: Connect's workers follow the topic as long as they live, and report at once.
 """
 
 import logging
@@ -14,14 +14,14 @@ from headgate_runtime.worker.rejected_log import Rejected, RejectedLog
 log = logging.getLogger(__name__)
 
 PAUSE_S: Final = 2.0
-"""Between two looks: users may ask for offsets again and again."""
+"""Pause between two looks, in seconds: users may ask for offsets again and again."""
 
 Look: TypeAlias = Callable[[Callable[[Rejected], None]], None]
-"""Gives each record that is no source offset to what it is given, and each once."""
+"""Function that passes each record that is no source offset to its argument, each record once."""
 
 
 class OffsetsLook:
-    """A thread that looks when it is asked to, beside all else."""
+    """A thread that looks through the offsets topic when asked."""
 
     def __init__(self, look: Look, topic: str) -> None:
         self._look = look
@@ -34,7 +34,7 @@ class OffsetsLook:
         self._wanted.set()
 
     def close(self) -> None:
-        """A look that has begun is left to itself."""
+        """End the thread. A look that has begun is left alone."""
         self._closed.set()
         self._wanted.set()
 
@@ -47,9 +47,9 @@ class OffsetsLook:
             try:
                 self._look(self._told.report)
             except (TransportError, UnknownTopicError) as error:
-                # Nobody waits for this; who needs the topic says so himself.
+                # Nobody waits for this. A reader that needs the topic reports the error itself.
                 log.info("the offsets topic was not looked through: %s", error)
-            except Exception:  # a bug: told once, whole, and nothing else depends on this thread
+            except Exception:  # a bug: reported once, whole; nothing else depends on this thread
                 log.exception("the offsets topic was not looked through")
                 return
             self._closed.wait(PAUSE_S)

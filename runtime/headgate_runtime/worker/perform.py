@@ -1,8 +1,7 @@
-"""The world of a worker's `HerderHost`: what its effects are performed with, and on which threads.
+"""What performs the effects of a worker's `HerderHost`, and on which threads.
 
-Decides nothing. Work on the logs is done as `headgate_runtime.worker.logs` has it. Whatever may
-wait for somebody else (connectors, plugins, other workers) is handed to a thread, and its outcome
-is posted.
+It decides nothing. Work on the logs is done by `headgate_runtime.worker.logs`. Work that may wait
+for connectors, plugins or other workers is handed to a thread, which posts its outcome.
 """
 
 import logging
@@ -47,11 +46,13 @@ FENCING_THREADS = 8
 CALL_THREADS = 8
 OFFSET_THREADS = 4
 OVERRIDES = ("admin.", "producer.override.bootstrap.", "producer.bootstrap.")
-"""Keys of a worker or a connector that make its admin client another than the worker's own."""
+"""Prefixes of worker or connector settings that give a connector an admin client other than the
+worker's own."""
 
 
 class Performer:
-    """A `HostPorts` and a `HostSchedule`: transport, runner, connector instances, a few threads."""
+    """A `HostPorts` and a `HostSchedule` over the transport, the runner, the connector instances
+    and a few threads."""
 
     def __init__(
         self,
@@ -70,10 +71,11 @@ class Performer:
     ) -> None:
         """
         Args:
-            offsets_look: asked whenever source offsets were read or altered; closed with this.
-            config_of: of a connector, the newest that was read; empty for one that is not there.
-            still_ours: as `ConnectorOffsets` asks.
-            transformer: closed with this.
+            config_of: returns the newest config of a connector that was read, empty if it has none.
+            still_ours: as in `ConnectorOffsets`.
+            transformer: resolves references in configs. It is closed with the performer.
+            offsets_look: asked to look whenever source offsets were read or altered. It is closed
+                with the performer.
         """
         self._transport = transport
         self._logs = logs
@@ -81,12 +83,13 @@ class Performer:
         self._settings = settings
         self._transformer = transformer
         self._offsets_look = offsets_look
-        # Apart: a validation is users' code, which may hang for ever. Nothing else may wait for it.
+        # Threads of its own: a validation is users' code, which may hang for ever. Nothing else may
+        # wait for it.
         self._validations = PluginThreads("validation")
         self._fencings = DaemonThreads(FENCING_THREADS, "fencing")
         self._calls = DaemonThreads(CALL_THREADS, "calls")
-        # Apart: they wait for open transactions, and fencing, which ends those, must not wait for
-        # them.
+        # Threads of their own: these calls wait for open transactions. Fencing, which ends open
+        # transactions, must not wait for them.
         self._offset_threads = DaemonThreads(OFFSET_THREADS, "offsets")
         self._transport_settings = transport_settings(config, settings)
         self._config_of = config_of
@@ -123,7 +126,7 @@ class Performer:
     # -- the schedule --
 
     def run(self, work: Work) -> Sequence[m.Command]:
-        """Work that may wait for others is done on threads; all else at once."""
+        """Perform work that may wait for others on a thread, and all other work at once."""
         effect = work.effects[0]
         on_thread = partial(self._on_thread, work)
         match effect:
@@ -153,7 +156,8 @@ class Performer:
         try:
             commands = work.perform()
         except BaseException as error:  # connector code may raise anything, SystemExit too
-            # A bug, or a plugin's. Untold it would be lost, and who asked would wait for ever.
+            # The error is a bug of ours or of a plugin. Without an answer, the caller would wait
+            # for ever.
             log.exception("%s", type(effect).__name__)
             commands = work.failed(f"{type(error).__name__}: {error}")
         for command in commands:
@@ -162,7 +166,7 @@ class Performer:
             self.look_at_offsets()
 
     def look_at_offsets(self) -> None:
-        """What the offsets topic has that nobody can use is told soon."""
+        """Have the offsets topic checked soon for records that cannot be used."""
         if self._offsets_look is not None:
             self._offsets_look.soon()
 
@@ -189,7 +193,8 @@ class Performer:
         self._guarded("group request", lambda: self._transport.group.send(request))
 
     def _guarded(self, what: str, action: Callable[[], None]) -> None:
-        """What has no answer of its own and is asked for again when none comes."""
+        """Perform an action that has no answer. If it fails, that is logged only: the herder asks
+        again when no answer comes."""
         try:
             action()
         except TransportError as error:
@@ -262,7 +267,7 @@ class Performer:
             raise
 
     def _fence(self, connector: str, ids: Sequence[str]) -> None:
-        """Fences by an admin client as the connector wants it: its producers may be on other
+        """Fence with the connector's own admin client if it has one: its producers may be on other
         brokers."""
         known = self._transformer.resolve(self._config_of(connector), f"connector {connector}")
         config = {key: text for key, text in known.config.items() if text is not None}

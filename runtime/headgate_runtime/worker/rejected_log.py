@@ -1,4 +1,4 @@
-"""Tells the log of records of an internal topic that nobody can use."""
+"""Reports records of an internal topic that cannot be used to the log."""
 
 import logging
 from typing import Final, Protocol
@@ -6,13 +6,13 @@ from typing import Final, Protocol
 log = logging.getLogger(__name__)
 
 NAMED: Final = 50
-"""Records of a topic that are named each; of more it is said how many there are, when they have
-become twice as many as were told last. So a topic full of them takes some seventy lines."""
+"""How many records of a topic are named one by one. After these, a line gives their number each
+time it has doubled. So a topic full of them takes some seventy lines."""
 _KEY_SHOWN: Final = 100
 
 
 class Rejected(Protocol):
-    """A record that says nothing a reader can use."""
+    """A record that no reader can use."""
 
     @property
     def partition(self) -> int: ...
@@ -31,7 +31,7 @@ class RejectedLog:
         """
         Args:
             what: ``config``, ``status`` or ``offsets``.
-            topic: its name; empty where it has none.
+            topic: name of the topic, empty if it has none.
         """
         self._topic = f"{what} topic {topic}".rstrip()
         self._count = 0
@@ -59,11 +59,11 @@ class RejectedLog:
 
 
 def words(record: Rejected) -> str:
-    """Where it is and what is wrong with it."""
+    """Return where the record is and what is wrong with it."""
     place = f"partition {record.partition}, offset {record.offset}"
     return f"{place}, key {shown_key(record.key)!r}: {record.reason}"
 
 
 def shown_key(key: str) -> str:
-    """Whoever wrote it may have written a lot."""
+    """Return the key, shortened: its writer may have put any amount of text in it."""
     return key if len(key) <= _KEY_SHOWN else f"{key[:_KEY_SHOWN]}... ({len(key)} characters)"

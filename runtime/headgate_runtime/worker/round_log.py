@@ -1,4 +1,4 @@
-"""What a log says of the group: a line for each round, and whether members read different config
+"""Log lines about the group: one for each round, and one if members read different config
 topics."""
 
 import logging
@@ -11,25 +11,26 @@ from headgate.membership.member_messages import Assigned
 log = logging.getLogger(__name__)
 
 NAMES_MAX = 20
-"""Connectors, and tasks, that a line names."""
+"""Most connectors, and most tasks, that a line names."""
 EVERY_S = 300.0
-"""How often the same is said again while it lasts."""
+"""How often the same disagreement is logged again while it lasts, in seconds."""
 
 
 class RoundLog:
-    """Looks at a herder after each command, and tells what is new."""
+    """Looks at a herder after each command and logs what is new."""
 
     def __init__(self, herder: Herder) -> None:
         self._herder = herder
         self._told: Assigned | None = None
         self._again_s: dict[str, float] = {}
-        """What was said of a disagreement, and when to say it again: it may come and go."""
+        """Disagreements that were logged, and when to log each again. A disagreement may come and
+        go."""
 
     def look(self) -> None:
         assigned = self._herder.assigned
         if assigned is not None and assigned is not self._told:
             self._told = assigned
-            # One that failed is followed by another within seconds, perhaps for hours.
+            # A failed round is followed by another within seconds, perhaps for hours.
             log.log(logging.DEBUG if assigned.failed else logging.INFO, "%s", _shown(assigned))
         disagreement = self._herder.disagreement
         if not disagreement:

@@ -1,4 +1,4 @@
-"""What a worker's log says of the statuses that it reports: one line each, in words."""
+"""Log lines about the statuses that a worker reports, one each."""
 
 import logging
 
@@ -20,7 +20,7 @@ log = logging.getLogger(STATUS_LOGGER)
 
 
 def log_status(key: str, value: bytes | None) -> None:
-    """Tell of a record that is about to be written to the status topic."""
+    """Log a record that is about to be written to the status topic."""
     match decode_status(key, value):
         case ConnectorStatusReported(connector, status):
             _reported("connector", connector, status)
@@ -40,7 +40,8 @@ def log_status(key: str, value: bytes | None) -> None:
 
 
 def _reported(kind: str, what: TaskId | str, status: Status) -> None:
-    """Failures and restarts have their reason in the line; the trace of a failure goes with it."""
+    """Log a status with its reason, for failures and restarts. The trace of a failure goes with
+    it."""
     reason = first_words(status.trace)
     if status.state is State.FAILED:
         shown = subject(what, status.trace)

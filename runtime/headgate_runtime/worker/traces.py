@@ -1,4 +1,4 @@
-"""The reason in a stack trace."""
+"""The reason in a stack trace, as one line."""
 
 from headgate.connector.restart_policy import note_and_error
 
@@ -6,9 +6,9 @@ _PYTHON = "Traceback (most recent call last):"
 
 
 def first_words(trace: str | None) -> str:
-    """The line of a stack trace that says what is wrong: with Python the first below the last
-    traceback, with Java its first. What stands before the trace (that the task is restarted)
-    follows in brackets."""
+    """Return the line of a stack trace that says what is wrong. In Python it is the first below the
+    last traceback, in Java the first. A note before the trace (that the task is restarted) follows
+    in brackets."""
     note, error = note_and_error(trace or "")
     lines = [line for line in error.splitlines() if line.strip()]
     places = [number for number, line in enumerate(lines) if line.startswith(_PYTHON)]
