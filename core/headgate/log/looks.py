@@ -1,10 +1,10 @@
-"""Questions of a sink's task about records of the log that it does not consume."""
+"""What a sink task may ask the log about records that it does not consume."""
 
 from headgate.ports import RecordLog, TopicPartition
 
 
 def first_record(log: RecordLog, place: TopicPartition, start: int, end: int) -> int | None:
-    """Offset of the first record from `start` and before `end` that the log has; None: it has
+    """Return the offset of the first record from `start` and before `end`, or None if the log has
     none."""
     topic, partition = place
     start = max(start, log.start_offsets([topic]).get(place, 0))
@@ -14,10 +14,10 @@ def first_record(log: RecordLog, place: TopicPartition, start: int, end: int) ->
 
 
 def record_time(log: RecordLog, place: TopicPartition, offset: int) -> int | None:
-    """Timestamp in ms of the record at `offset`; None: the log has it no more.
+    """Return the timestamp in ms of the record at `offset`, or None if the log no longer has it.
 
     Raises:
-        LookupError: the partition ends before.
+        LookupError: the partition ends before `offset`.
     """
     topic, partition = place
     end = log.end_offsets([topic]).get(place, 0)

@@ -1,10 +1,13 @@
-"""The task body: serves a task machine. The same on a Spark executor, in a process, in a thread.
+"""The task body, which serves a task machine. It is the same on a Spark executor, in a process and
+on a thread.
 
-One thread runs everything of the task: connector code, log and machine (but for what the log is
-waited for: a first look at the offsets topic, and the end of a transaction during which the task is
-polled; it awaits both, or a thread of the connector that asks for source offsets does). The
-lifeline's reader only queues commands. The body never raises; what happened to the task is its last
-report.
+One thread runs everything of the task: connector code, log and machine. Other threads only wait for
+the log: for a first look at the offsets topic, and for the end of a transaction during which the
+task is polled. The body's thread awaits both, unless a thread of the connector that asks for source
+offsets does.
+
+The lifeline's reader only queues commands. The body never raises. Its last report says what
+happened to the task.
 """
 
 import sys
@@ -56,7 +59,7 @@ from headgate_runtime.worker.log_format import work_on
 REST_S = 1.0
 """Longest wait without a look at the lifeline while the machine is at rest."""
 MEASURE_MS = 5_000
-"""How often what was measured is told while the machine has nothing to report."""
+"""How often measurements are reported while the machine has nothing to report."""
 
 
 class Performer(Protocol):
@@ -66,8 +69,8 @@ class Performer(Protocol):
     def machine(self) -> TaskMachine: ...
 
     def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
-        """What came of it: nothing, or inputs for the machine. May raise what connector code and
-        the log raise."""
+        """Perform an effect. Return inputs for the machine, possibly none. May raise what connector
+        code and the log raise."""
         ...
 
     def measured(self) -> Measured: ...
@@ -91,11 +94,11 @@ def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnde
         ended = _shown_end(_ended(_failed(as_exception(sys.exc_info()[1]))), lifeline.spec)
         if performer is not None:
             lifeline.report(TaskClosing(ended))
-            # After the last word the task may run elsewhere: nothing of this run may act then.
+            # After its last report the task may run elsewhere, so this run must not act after it.
             quietly(performer.close, lifeline.spec)
         lifeline.report(ended)
     lifeline.close()
-    work_on(None)  # the thread may be its caller's
+    work_on(None)  # the thread may go back to its caller
     return ended
 
 
@@ -121,16 +124,17 @@ class _Body:
         now_ms = lifeline.now_ms()
         self._progress = ProgressLog(lifeline.spec, now_ms, lag or (lambda: None), sent)
         self._told = TaskProgress(0, 0, False)
-        """As it was reported last."""
+        """The progress reported last."""
         self._measured_ms: int | None = None
-        """When the performer was asked last what it has measured; None: nobody wants to know."""
+        """When the performer's measurements were last looked at. None: the task was never running
+        or paused."""
         self._ended = TaskEnded(TaskOutcome.FAILED, "the body ended without a word")
         bind = getattr(performer, "bind", None)
         if bind is not None:
             bind(self._interrupt)
 
     def run(self) -> TaskEnded:
-        # Before any command: one may have come while the body was made.
+        # Before any command: a command may have come while the body was made.
         self._handle(Begin())
         while not self._machine.ended:
             idle = not self._inputs and self._machine.at_rest
@@ -146,7 +150,8 @@ class _Body:
         return self._ended
 
     def _tell_measured(self) -> None:
-        """What has changed although the machine had nothing to report, such as a lag."""
+        """Report measurements that changed although the machine had nothing to report, such as a
+        lag."""
         now_ms = self._lifeline.now_ms()
         if self._measured_ms is None or now_ms - self._measured_ms < MEASURE_MS:
             return
@@ -163,14 +168,15 @@ class _Body:
         self._perform(self._machine.handle(self._lifeline.now_ms(), given))
 
     def _interrupt(self, given: BodyInput) -> None:
-        """An input from inside an effect (partitions that come and go): served at once, and what
-        comes of it as well. What raises goes up through that effect."""
+        """Serve an input from inside an effect (partitions that come and go) at once, with all that
+        follows from it. An exception passes up through that effect."""
         for effect in self._machine.handle(self._lifeline.now_ms(), given):
             for outcome in self._performer.perform(effect):
                 self._interrupt(outcome)
 
     def _perform(self, effects: Sequence[BodyEffect]) -> None:
-        """In order, up to the first that fails or turns the machine aside."""
+        """Perform effects in order, up to the first that fails or makes the machine change
+        course."""
         for effect in effects:
             if isinstance(effect, Report):
                 report = _shown(effect.report, self._lifeline.spec)
@@ -205,11 +211,10 @@ class _Body:
 
 
 def _failed(error: BaseException) -> Failed:
-    """What an exception makes of the task.
+    """Return the outcome for a task that raised `error`.
 
-    Differs from Connect in `TransportError`: whether a commit happened that the log did not answer
-    is unknown, so the task ends as lost and is started anew, which finds out. What is refused for
-    good ends it as failed.
+    Differs in `TransportError`: whether an unanswered commit happened is unknown. So the task ends
+    as lost and is started anew, which finds out. A refusal for good ends it as failed.
     """
     trace = "".join(traceback.format_exception(error)).rstrip()
     reason = _one_line(error)
@@ -223,7 +228,8 @@ def _failed(error: BaseException) -> Failed:
 
 
 def _shown(report: BodyReport, spec: TaskSpec) -> BodyReport:
-    """With references in place of the values that the task's configs only referred to."""
+    """Return a report with references in place of the values that they stand for in the task's
+    configs."""
     match report:
         case TaskEnded():
             return _shown_end(report, spec)

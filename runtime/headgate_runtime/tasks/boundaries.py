@@ -1,4 +1,4 @@
-"""What a source task asks of its transactions (`transaction.boundary` = connector)."""
+"""A source task's requests about its transactions (`transaction.boundary` = connector)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,11 +8,11 @@ from headgate.task.steps import Ask, Boundary, Polled
 
 
 class TransactionContext:
-    """Collects what the connector asks while it polls. Source: WorkerTransactionContext."""
+    """Collects the connector's requests while it polls. Source: WorkerTransactionContext."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int | None, Ask]] = []
-        """id of a record, None for the end of the batch."""
+        """Requests, each with the id of its record, or None for the end of the batch."""
 
     def commit_transaction(self, record: SourceRecord | None = None) -> None:
         self.asked.append((None if record is None else id(record), Ask.COMMIT))
@@ -22,12 +22,12 @@ class TransactionContext:
 
 
 class Boundaries:
-    """What the connector asked while it polled, as positions among the sendable records."""
+    """A poll's requests, as positions among the records to send."""
 
     def __init__(self, transaction: TransactionContext | None) -> None:
         self._conflict = False
-        """Both were asked for in one place. (At one position they may meet by the records between
-        two places being dropped: then the second ends nothing.)"""
+        """A commit and an abort were asked for in one place. (If the records between two places are
+        dropped, both may meet at one position without a conflict. The second then ends nothing.)"""
         self.by_record: dict[int, list[Ask]] = {}
         self._at_end: list[Ask] = []
         self._found: list[Boundary] = []
@@ -41,7 +41,7 @@ class Boundaries:
         self._add(sendable, self.by_record.get(id(record), ()))
 
     def told(self, polled: Polled, *, whole: bool = True) -> Polled:
-        """`polled` with its boundaries; not `whole`: more of the batch is to come."""
+        """Return `polled` with its boundaries. If not `whole`, more of the batch follows."""
         if whole:
             self._add(polled.records, self._at_end)
         return replace(polled, boundaries=self._found, conflict=self._conflict)

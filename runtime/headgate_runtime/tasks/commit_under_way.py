@@ -1,4 +1,5 @@
-"""A commit under way. Its caller awaits its end, and so does whatever must not overtake it."""
+"""A commit under way, with waiting for its end: by its caller, and by all that must not overtake
+it."""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from headgate.task.held_error import HeldError
 
 
 class CommitUnderWay:
-    """`end`: as `Producer.begin_commit` returns it."""
+    """A commit whose end is awaited with `end`, from `Producer.begin_commit`."""
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end: Callable[[], None] | None = end
@@ -16,13 +17,15 @@ class CommitUnderWay:
         self._held = HeldError()
 
     def wait(self) -> None:
-        """From any thread, as often as wanted. Raises TransportError: it failed."""
+        """Wait for the end. May be called from any thread, any number of times. Raises
+        TransportError: the commit failed."""
         self._settle()
         if why := self._held.text:
             raise TransportError(f"what was polled before was not committed: {why}")
 
     def finish(self) -> None:
-        """For who began it, once: raises why it failed."""
+        """Wait for the end, and raise the error of a failed commit. For the caller that began it,
+        once."""
         self._settle()
         self._held.release()
 

@@ -1,4 +1,4 @@
-"""Errors that cost one record: what converters and transforms raise for it."""
+"""Errors that cost one record: those which converters and transforms raise for it."""
 
 import logging
 
@@ -10,15 +10,15 @@ _log = logging.getLogger("headgate.task")
 
 
 def data_error_text(error: Exception) -> str:
-    """The text of what a converter or a transform has raised.
+    """Return the text of an error that a converter or a transform raised.
 
-    Whatever it raises is a data error of that record, as in Connect; what is not meant as one is
-    named by its type. Source: RetryWithToleranceOperator (stages TRANSFORMATION, KEY_CONVERTER,
-    VALUE_CONVERTER, HEADER_CONVERTER tolerate Exception).
+    Every such error is a data error of that record, as in Connect. An error that is not meant as
+    one is named by its type. Source: RetryWithToleranceOperator (stages TRANSFORMATION,
+    KEY_CONVERTER, VALUE_CONVERTER, HEADER_CONVERTER tolerate Exception).
 
     Raises:
-        MemoryError, RegistryUnreachableError: it was one, which no record is to blame for. The
-            task fails, whatever it tolerates, and takes its records up again.
+        MemoryError, RegistryUnreachableError: no record is to blame for these. The task fails,
+            whatever it tolerates, and takes its records up again.
     """
     if isinstance(error, (MemoryError, RegistryUnreachableError)):
         raise error
@@ -26,6 +26,6 @@ def data_error_text(error: Exception) -> str:
 
 
 def log_skipped(task: TaskId, reason: str, error: Exception | None) -> None:
-    """One line on a record that is passed over; with a traceback where that may be a bug."""
+    """Log a line about a record that is passed over, with a traceback if the error may be a bug."""
     bug = None if isinstance(error, DataError) else error
     _log.info("%s: cannot be used: %s", task, reason, exc_info=bug)

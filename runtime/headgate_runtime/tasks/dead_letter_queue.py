@@ -1,9 +1,11 @@
-"""The dead letter queue of a sink task, and how its own code reports to it (KIP-610).
+"""The dead letter queue of a sink task, and how the task's code reports records to it (KIP-610).
 
-Letters go out at once; consumer offsets wait for them. So a kill between the two delivers a letter
-twice, and never loses one. Source: DeadLetterQueueReporter, WorkerErrantRecordReporter (4.3.1).
-Differs: Connect logs a dead letter that cannot be written and goes on, unless the task reported
-it; here the task fails.
+Letters are sent at once, and consumer offsets wait for them. So a kill between the two writes a
+letter twice, and never loses one. Source: DeadLetterQueueReporter, WorkerErrantRecordReporter
+(4.3.1).
+
+Differs: if a dead letter cannot be written, the task fails. Connect logs that and goes on, unless
+the task itself reported the record.
 """
 
 import threading
@@ -18,11 +20,11 @@ from headgate_runtime.tasks.record_errors import RecordErrors
 from headgate_runtime.transports.select import TaskTransport
 
 PARTITIONS = 1
-"""Partitions of a queue that is created. Source: DLQ_NUM_DESIRED_PARTITIONS."""
+"""Partitions of a queue topic that is created. Source: DLQ_NUM_DESIRED_PARTITIONS."""
 
 
 class DeadLetterQueue:
-    """Topic of one connector's dead letters, as one task writes to it. From any thread."""
+    """A connector's dead letter topic, to which one task writes. May be used from any thread."""
 
     def __init__(self, spec: TaskSpec, transport: TaskTransport, errors: RecordErrors) -> None:
         self._spec = spec
@@ -39,10 +41,10 @@ class DeadLetterQueue:
         return self._settings.topic
 
     def open(self) -> None:
-        """Create the topic if it is not there. Nothing to do where no queue is named.
+        """Create the topic if it does not exist. Do nothing if no queue is named.
 
         Raises:
-            RefusedError: it is not to be had with these settings, or with these rights.
+            RefusedError: these settings or rights do not allow it.
             TransportError: the log could not be reached.
         """
         if not self.topic:
@@ -58,7 +60,8 @@ class DeadLetterQueue:
         self._producer = self._log.producer(f"connector-dlq-producer-{self._spec.task}", None, None)
 
     def send(self, letter: ProducerRecord | None) -> int:
-        """A number for `is_settled`. None, or no queue: nothing is to be written."""
+        """Send a letter. Return a number for `is_settled`. Without a letter or a queue nothing is
+        sent."""
         with self._mutex:
             if letter is not None and self._producer is not None:
                 self._producer.send([letter])
@@ -73,8 +76,8 @@ class DeadLetterQueue:
         """Return when all letters are in the log.
 
         Raises:
-            DataError: the log has refused one for good.
-            TransportError: the log could not be reached; letters are kept, call again.
+            DataError: the log has refused a letter for good.
+            TransportError: the log could not be reached. Letters are kept; call again.
         """
         with self._mutex:
             if self._producer is None or self._settled == self._sent:
@@ -99,7 +102,7 @@ class DeadLetterQueue:
 
 
 class ReportedRecord:
-    """What `errant_record_reporter().report` returns."""
+    """The future that `errant_record_reporter().report` returns."""
 
     def __init__(self, queue: DeadLetterQueue, number: int) -> None:
         self._queue = queue
@@ -109,7 +112,8 @@ class ReportedRecord:
         return self._queue.is_settled(self._number)
 
     def result(self, timeout: float | None = None) -> None:
-        """Waits as long as the log's client does, whatever `timeout` says."""
+        """Wait until the record is settled. It takes as long as the log's client waits, whatever
+        `timeout` says."""
         if not self.done():
             self._queue.settle()
 
@@ -118,7 +122,7 @@ class ErrantRecords:
     """The errant record reporter of a sink task. Source: WorkerErrantRecordReporter.
 
     Args:
-        converters: for records without their original; None: the task reports none.
+        converters: convert records that have no original. None: the task reports none.
     """
 
     def __init__(
@@ -144,14 +148,14 @@ class ErrantRecords:
         return ReportedRecord(self._queue, number)
 
     def take_told(self) -> tuple[int, str]:
-        """How many records were reported since the last call, and why the first of them was."""
+        """Return how many records were reported since the last call, and why the first was."""
         with self._mutex:
             count, detail = self._count, self._detail
             self._count, self._detail = 0, ""
         return count, detail
 
     def _raw(self, record: SinkRecord) -> ConsumerRecord:
-        """A record that the task has made itself, as its converters write it."""
+        """Convert a record that the task has made itself to bytes."""
         convert, topic = self._converters, record.topic
         if convert is None:
             raise ValueError(

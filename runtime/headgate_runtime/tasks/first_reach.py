@@ -1,7 +1,7 @@
-"""Brokers that a connector's config names, before its task is anything.
+"""A check of the brokers that a connector's config names, before the task begins.
 
-Kafka's clients try for ever, so a task whose ``bootstrap.servers`` are wrong would be RUNNING for
-good. Brokers that a run of the task has reached once may go and come: its later runs are not asked.
+Kafka's clients try for ever, so a task with wrong ``bootstrap.servers`` would be RUNNING for good.
+Once a run of the task has reached its brokers, they may go and come. Later runs do not check.
 """
 
 import time
@@ -13,7 +13,8 @@ from headgate_runtime.tasks.lifeline import BodyLifeline
 from headgate_runtime.transports.select import unreached
 
 PATIENCE_S: Final = 40
-"""Brokers may be starting; but a task that never reached any is FAILED within a minute."""
+"""Time for starting brokers, in seconds. A task that never reached any is FAILED within a
+minute."""
 _AGAIN_S: Final = 1.0
 _SETTINGS: Final = {"source": "producer", "sink": "consumer"}
 
@@ -24,11 +25,11 @@ def await_brokers(
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Returns once a broker takes a connection, or the task is to stop.
+    """Return once a broker takes a connection, or the task is to stop.
 
     Raises:
-        LifelineGone: the worker is.
-        RefusedError: nobody has in time.
+        LifelineGone: the worker is gone.
+        RefusedError: no broker has taken one in time.
     """
     spec = lifeline.spec
     if spec.reached:

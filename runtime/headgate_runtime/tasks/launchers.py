@@ -17,20 +17,21 @@ from headgate_runtime.tasks.log_lines import relog_line
 _log = logging.getLogger("headgate.task")
 
 DRAIN_S = 2.0
-"""How long output may keep coming after the process is over (a grandchild may hold the pipe)."""
+"""How long output may still come after the process has ended, in seconds. A grandchild may hold the
+pipe."""
 _GONE = "the process that tasks are forked from has ended"
 
 
 class ProcessLauncher:
-    """A process per task, forked from one that has loaded what tasks need. What it logs and
-    prints goes to the worker's log; its command line ends with the task's name, for lists of
-    processes.
+    """Launcher with a process per task, forked from a zygote that has loaded what tasks need. What
+    it logs and prints goes to the worker's log. Its command line ends with the task's name, for
+    process lists.
 
-    A body ends when the process it was forked from does, as it does when the worker ends. That is
-    reported, and the next body is forked from a new one.
+    A body ends when its zygote ends, and the zygote ends when the worker does. The end of a zygote
+    is reported, and the next body is forked from a new one.
 
     Args:
-        preload: modules to load ahead, besides those of the bodies; they must not start threads.
+        preload: modules to load ahead, besides those of the bodies. They must not start threads.
     """
 
     def __init__(self, preload: Sequence[str] = ()) -> None:
@@ -40,7 +41,7 @@ class ProcessLauncher:
         self._closed = False
 
     def prepare(self) -> None:
-        """Begin to load, so that the first task need not wait for it. Returns at once."""
+        """Begin to load modules, so that the first task need not wait for them. Returns at once."""
         with self._lock:
             self._serving()
 
@@ -48,7 +49,7 @@ class ProcessLauncher:
         body = _Body(str(json.loads(argument).get("task", run)), ended)
         with self._lock:
             while not self._closed:
-                # One that cannot be asked is gone; its listener is about to say so.
+                # A zygote that cannot be asked is gone. Its listener is about to notice.
                 if (serving := self._serving()).fork(run, body, argument):
                     return
                 serving.gone = True
@@ -73,7 +74,7 @@ class ProcessLauncher:
 
 
 class _Body:
-    """A process that was asked for, with the worker's ends of its standard input and output."""
+    """A body's process, with the worker's ends of its standard input and output."""
 
     def __init__(self, name: str, ended: Callable[[str | None], None]) -> None:
         self.name = name
@@ -81,25 +82,25 @@ class _Body:
         standard_in, self._input = os.pipe()
         self._output, standard_out = os.pipe()
         self.ends = (standard_in, standard_out)
-        """Ends of the process's standard input, and of its standard output and error."""
+        """The process's ends of its standard input, and of its standard output and error."""
         self._drained = threading.Thread(target=self._relay, name=f"task-{name}", daemon=True)
 
     def give_up(self) -> None:
-        """Gives the body up: there will be no process."""
+        """Close all pipes: there will be no process."""
         for descriptor in (*self.ends, self._input, self._output):
             os.close(descriptor)
 
     def begin(self, argument: str) -> None:
-        """The process has its ends, or will have."""
+        """Begin to relay, when the process has its ends or will have them."""
         for descriptor in self.ends:
             os.close(descriptor)
         self._drained.start()
-        with contextlib.suppress(OSError):  # it died at once: its exit status will tell
-            # Far less than a pipe holds: this does not wait.
+        with contextlib.suppress(OSError):  # it died at once: its exit status says why
+            # The argument is far smaller than a pipe's buffer, so this does not wait.
             os.write(self._input, argument.encode() + b"\n")
 
     def over(self, error: str | None) -> None:
-        """The process has ended: tell so, once its last words are in the log."""
+        """Report the end of the process, once its last output is in the log."""
         os.close(self._input)
         threading.Thread(target=self._finish, args=(error,), daemon=True).start()
 
@@ -130,16 +131,16 @@ class _Zygote:
         """Bodies whose processes have not ended, by run."""
         self._closed = False
         self.gone = False
-        """It has ended, and so will its bodies: all are told to be over, or will be."""
+        """The zygote has ended, and so will its bodies. Their ends are reported, or will be."""
         threading.Thread(target=self._listen, name="zygote", daemon=True).start()
 
     def fork(self, run: str, body: _Body, argument: str) -> bool:
-        """Whether it could be asked to."""
+        """Ask for a fork. Return whether the zygote could be asked."""
         with self._lock:
             if self.gone or not self._say({"fork": run, "name": body.name}, body.ends):
                 return False
             self._bodies[run] = body
-            # Under the lock: it may be told to be over at once.
+            # Under the lock: the process may be reported as ended at once.
             body.begin(argument)
         return True
 
@@ -149,7 +150,7 @@ class _Zygote:
                 self._say({"kill": run})
 
     def close(self) -> None:
-        """Kill the bodies; it ends after the last of them."""
+        """Kill the bodies. The zygote ends after the last of them."""
         with self._lock:
             self._closed = True
             for run in self._bodies:

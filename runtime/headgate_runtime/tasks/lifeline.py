@@ -1,8 +1,8 @@
-"""The body's end of the lifeline: commands come down, reports go up, both ends beat.
+"""The body's end of the lifeline: commands come down, reports go up, and both ends beat.
 
-A worker that is frozen keeps its connection open, so only silence tells. The body's rule: nothing
-heard for `limit_ms` (half of `session.timeout.ms`) and it commits nothing more, because its worker
-may be out of the group and the task another's by now.
+A frozen worker keeps its connection open, so only silence tells. If a body hears nothing for
+`limit_ms` (half of `session.timeout.ms`), it commits nothing more. Its worker may be out of the
+group by then, and the task may be another worker's.
 """
 
 import threading
@@ -33,10 +33,11 @@ def monotonic_ms() -> int:
 
 
 class Silence:
-    """Whether the other end was silent for longer than `limit_ms`, once: for good.
+    """Watch for a silence of the other end longer than `limit_ms`. Once one is seen, it counts for
+    good.
 
-    It latches, because who was frozen itself finds, on waking, words of the other end waiting to be
-    read: they prove nothing about the time between.
+    It latches because a process that was frozen itself finds messages of the other end waiting when
+    it wakes. They prove nothing about the time between.
     """
 
     def __init__(self, limit_ms: int, now_ms: int) -> None:
@@ -49,7 +50,7 @@ class Silence:
         self._last_ms = max(self._last_ms, now_ms)
 
     def broken(self, now_ms: int) -> str | None:
-        """Why the other end must be taken for gone, or None."""
+        """Return why the other end must be taken for gone, or None."""
         self._longest_ms = max(self._longest_ms, now_ms - self._last_ms)
         if self._longest_ms < self.limit_ms:
             return None
@@ -57,10 +58,10 @@ class Silence:
 
 
 class Lifeline(Generic[Command]):
-    """What all lifelines share; one thread takes, others may `deliver`."""
+    """What all lifelines share. One thread takes commands; others may `deliver` them."""
 
     def __init__(self, limit_ms: int, silence: Silence | None = None) -> None:
-        """`silence`: of the line that this one is part of."""
+        """Share `silence` with the line that this one is part of, if given."""
         self._silence = silence or Silence(limit_ms, monotonic_ms())
         self._commands: deque[Command] = deque()
         self._changed = threading.Condition()
@@ -68,25 +69,26 @@ class Lifeline(Generic[Command]):
         self.closed = False
 
     def close(self) -> None:
-        """Nothing more will be said."""
+        """Mark the lifeline as closed: nothing more is sent."""
         self.closed = True
 
-    # -- for who takes --
+    # -- for the thread that takes --
 
     @property
     def lost(self) -> str | None:
-        """Why the lifeline must be taken for gone; looks at the clock itself."""
+        """Why the lifeline must be taken for gone, or None. Reading it looks at the clock."""
         if self._lost is None and (reason := self._silence.broken(monotonic_ms())):
             self.lose(reason)
         return self._lost
 
     def check(self) -> None:
-        """Raises `LifelineGone` when nothing more may be committed. To be called right before."""
+        """Call right before a commit. Raises `LifelineGone` if nothing more may be committed."""
         if reason := self.lost:
             raise LifelineGone(reason)
 
     def take(self, timeout_s: float = 0.0) -> list[Command]:
-        """Commands that have arrived; waits for one at most `timeout_s`, or until the loss."""
+        """Return the commands that have arrived. If there are none, wait for one up to `timeout_s`,
+        or until the lifeline is lost."""
         with self._changed:
             if timeout_s > 0:
                 self._changed.wait_for(lambda: self._commands or self._lost, timeout_s)
@@ -94,7 +96,7 @@ class Lifeline(Generic[Command]):
             self._commands.clear()
             return taken
 
-    # -- for who reads the other end's words --
+    # -- for the thread that reads messages of the other end --
 
     def heard(self) -> None:
         self._silence.heard(monotonic_ms())
@@ -106,7 +108,7 @@ class Lifeline(Generic[Command]):
             self._changed.notify_all()
 
     def _arrived(self, command: Command) -> None:
-        """Under the lock, before `take` gives it out."""
+        """Handle a new command, under the lock, before `take` returns it."""
 
     def lose(self, reason: str) -> None:
         with self._changed:
@@ -121,7 +123,7 @@ class BodyLifeline(Lifeline[TaskCommand], ABC):
     def __init__(self, limit_ms: int, silence: Silence | None = None) -> None:
         super().__init__(limit_ms, silence)
         self._attention = threading.Event()
-        """Set while the task should return from a long `poll`: stop, pause or loss."""
+        """Set while the task should return from a long `poll`: after a stop, a pause or a loss."""
         self._stopping = False
 
     @property
@@ -136,7 +138,7 @@ class BodyLifeline(Lifeline[TaskCommand], ABC):
         return self._stopping or self._lost is not None
 
     def now_ms(self) -> int:
-        """Clock of the body: the machine's, but for tests in virtual time."""
+        """Return the body's clock in ms: the machine's, except in tests in virtual time."""
         return monotonic_ms()
 
     def wait(self, seconds: float) -> bool:
@@ -160,9 +162,9 @@ class BodyLifeline(Lifeline[TaskCommand], ABC):
 
 
 class MemoryLifeline(BodyLifeline):
-    """Between threads of one process. There is no connection that could break, but the process may
-    be frozen; so the worker's end beats here as well. In a host the silence is that of the host's
-    own lifeline."""
+    """A lifeline between threads of one process. No connection can break, but the process may be
+    frozen, so the worker's end beats here, too. In a host, the silence is that of the host's
+    lifeline."""
 
     def __init__(
         self,

@@ -1,6 +1,5 @@
-"""What a body logs, on its way to its worker's log: through the pipe of a process on this machine,
-or over the lifeline of a body on an executor. A thread's is there already.
-"""
+"""The way of a body's log records to its worker's log. A process on this machine uses its pipe, a
+body on an executor its lifeline. A thread's log is the worker's already."""
 
 import contextlib
 import logging
@@ -16,22 +15,24 @@ from headgate_runtime.worker.log_format import subject, subject_of
 _log = logging.getLogger("headgate.task")
 
 MARK: Final = "\x1e"
-"""Begins a log record among the lines that a process prints. JSON does not have it as it is."""
+"""Character before a log record among the lines that a process prints. JSON never has it
+unescaped."""
 TEXT_MAX: Final = 8_192
-"""Length of a text on the lifeline: a longer one is cut."""
+"""Longest text on the lifeline, in characters. Longer ones are cut."""
 KEPT_MAX: Final = 500
-"""Log records that wait for the lifeline, which takes them several times a second."""
+"""Most log records that wait for the lifeline, which takes them several times a second."""
 
 
 class LineFormatter(logging.Formatter):
-    """A record as one line, its traceback included, that `relog_line` knows again."""
+    """Formatter for a record as one line, traceback included, that `relog_line` recognises."""
 
     def format(self, record: logging.LogRecord) -> str:
         return MARK + wire.dumps(_logged(record, super().format(record))).decode()
 
 
 class Outbox(logging.Handler):
-    """Keeps log records for the lifeline. Never waits: what finds it full is counted instead."""
+    """A handler that keeps log records for the lifeline. It never waits: a record that finds it
+    full is only counted."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -44,7 +45,7 @@ class Outbox(logging.Handler):
                 self._kept.append(_logged(record, self.format(record)[:TEXT_MAX]))
             else:
                 self._left_out += 1
-        except Exception:  # arguments that do not fit their text, say: as other handlers do
+        except Exception:  # such as arguments that do not fit their text: as other handlers do
             self.handleError(record)
 
     def next(self) -> Logged | None:
@@ -63,14 +64,14 @@ class Outbox(logging.Handler):
 
 @contextlib.contextmanager
 def logging_to(outbox: Outbox | None) -> Iterator[None]:
-    """In a process that is not ours alone: what is logged meanwhile goes to `outbox`, and warnings
-    go where they went before, too. None: all stays as it is."""
+    """Send what is logged meanwhile to `outbox`, in a process that is not ours alone. Warnings
+    still go where they went before, too. With None nothing changes."""
     if outbox is None:
         yield
         return
     root = logging.getLogger()
     level = root.level
-    # With a handler at the root, Python's last resort would be silent.
+    # With a handler at the root, Python's last resort would not be used.
     last = [] if root.handlers or logging.lastResort is None else [logging.lastResort]
     for handler in (outbox, *last):
         root.addHandler(handler)
@@ -84,8 +85,8 @@ def logging_to(outbox: Outbox | None) -> Iterator[None]:
 
 
 def relog(task: str, line_logged: Logged) -> None:
-    """Into the log of this process, by the level that the logger has here. `task`: what it is about
-    unless it says so itself."""
+    """Log a body's record in this process, by the level that the logger has here. `task` is its
+    subject unless the record names one."""
     task = line_logged.task or task
     own = f"{task}: "
     text = line_logged.text if line_logged.text.startswith(own) else own + line_logged.text
@@ -93,13 +94,14 @@ def relog(task: str, line_logged: Logged) -> None:
 
 
 def relog_line(task: str, line: str) -> None:
-    """A line of what a process prints; what is no log record is logged with the task's name."""
+    """Log a line that a process printed. A line that is no log record is logged with the task's
+    name."""
     printed, mark, told = line.partition(MARK)
     line_logged: Logged | None = None
     if mark:
         try:
             line_logged = wire.loads(Logged, told.encode())
-        except wire.WireError:  # somebody else's mark, or a line that others have written into
+        except wire.WireError:  # another program's mark, or a line into which others have written
             printed = line
     if printed or line_logged is None:
         _log.info("%s: %s", task, printed, extra=_about(task))
@@ -110,12 +112,12 @@ def relog_line(task: str, line: str) -> None:
 def _about(task: str) -> Mapping[str, object]:
     try:
         return subject(TaskId.parse(task))
-    except ValueError:  # the name of a process that is no task's
+    except ValueError:  # the process is no task's
         return {}
 
 
 def _logged(record: logging.LogRecord, text: str) -> Logged:
-    # Names of files may hold what is no text, which could not travel.
+    # File names may hold bytes that are no text and could not travel.
     name, shown = (
         each.encode("utf-8", "backslashreplace").decode() for each in (str(record.name), text)
     )

@@ -1,9 +1,8 @@
-"""What is said when connector code does not return: which call, for how long, and where it is.
+"""Reports about connector code that does not return: which call, for how long, and where it is.
 
-The log has a warning with its place, and the worker shows the call beside the task's state.
-
-A body has one thread, and connector code holds it. So one more thread of the process looks at the
-calls that are under way; it is there while bodies are.
+The log has a warning with its place, and the worker shows the call beside the task's state. A body
+has one thread, which connector code holds. So another thread of the process looks at the calls that
+are under way. It exists while there are bodies.
 """
 
 import logging
@@ -25,11 +24,12 @@ from headgate_runtime.worker.log_format import subject
 _log = logging.getLogger("headgate.task")
 
 LONG_S: Final = 30.0
-"""A call that takes longer is told, and again whenever it has taken twice as long."""
+"""A call that takes longer is logged, and logged again whenever its time has doubled. In
+seconds."""
 BATCH_S: Final = 300.0
-"""The same for a batch of a planned sink, which may be many gigabytes."""
+"""The same limit for a batch of a planned sink, which may be many gigabytes."""
 LOOK_S: Final = 5.0
-"""Time between two looks."""
+"""Time between two looks, in seconds."""
 _LIBRARY: Final = f"{Path(os.__file__).parent}{os.sep}"
 _POLL_HINT: Final = "; a poll that has nothing waits with self.context.wait()"
 
@@ -40,27 +40,28 @@ class _Call:
     limit_s: float
     since_s: float = field(default_factory=time.monotonic)
     told_s: float = 0.0
-    """How long it had taken when it was told last; 0: it was not."""
+    """How long it had taken when it was last logged. 0: it was not logged."""
     reported: bool = False
-    """The worker knows of it."""
+    """Whether it was reported to the worker."""
 
 
 @dataclass(slots=True, eq=False)
 class _Body:
     of: TaskId | str
-    """The task, or the connector."""
+    """The task, or the name of the connector."""
     report: Callable[[LongCall], None]
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while `call` changes and while it is told: so what is told last is true."""
+    """Held while `call` changes and while it is reported, so that the last report is true."""
     thread: int = field(default_factory=threading.get_ident)
     call: _Call | None = None
-    """What is under way; None: no connector code runs, or it waits as it should."""
+    """The call under way. None: no connector code runs, or it waits as it should."""
     usual_s: float = 0.0
-    """Calls up to this long are not told: a sink whose `put` always takes a minute says so once."""
+    """Calls up to this long are not logged. So a sink whose `put` always takes a minute is logged
+    once."""
 
 
 class _Watch:
-    """The bodies of this process."""
+    """Watch over the bodies of this process."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -96,7 +97,7 @@ _here = threading.local()
 
 
 def _forked() -> None:
-    """A forked process has none of the bodies, nor the thread that looks."""
+    """Start anew in a forked process: it has none of the bodies, nor the watching thread."""
     global _watch, _here
     _watch, _here = _Watch(), threading.local()
 
@@ -106,8 +107,8 @@ os.register_at_fork(after_in_child=_forked)
 
 @contextmanager
 def watched(of: TaskId | str, report: Callable[[LongCall], None]) -> Iterator[None]:
-    """Inside, calls of this thread are looked at, as those of a task or of the connector of this
-    name. `report` is told by another thread, too."""
+    """Inside this context, watch the calls of this thread as those of a task, or of the connector
+    of this name. `report` is called from another thread, too."""
     body = _Body(of, report)
     _here.body = body
     _watch.add(body)
@@ -120,7 +121,8 @@ def watched(of: TaskId | str, report: Callable[[LongCall], None]) -> Iterator[No
 
 @contextmanager
 def call(name: str, limit_s: float | None = None) -> Iterator[None]:
-    """Connector code runs inside: `name` is the method, `limit_s` how long is not worth a word."""
+    """Mark that connector code runs inside this context. `name` is the method, and `limit_s` how
+    long it may take before it is reported."""
     body: _Body | None = getattr(_here, "body", None)
     if body is None:
         yield
@@ -136,7 +138,7 @@ def call(name: str, limit_s: float | None = None) -> Iterator[None]:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Inside, the call waits as it should: it wakes up for stop and pause."""
+    """Inside this context, the call waits as it should: it wakes up for stop and pause."""
     body: _Body | None = getattr(_here, "body", None)
     if body is None or body.call is None:
         yield
@@ -151,7 +153,7 @@ def waiting() -> Iterator[None]:
 
 
 def _end(body: _Body) -> _Call:
-    """No connector code runs any more; the call that was under way."""
+    """End the call under way and return it. If it was reported, report that it has ended."""
     with body.lock:
         ended, body.call = body.call, None
         assert ended is not None
@@ -161,7 +163,7 @@ def _end(body: _Body) -> _Call:
 
 
 def _look(body: _Body, now_s: float) -> None:
-    """Tell of the call under way, if it is time."""
+    """Report the call under way, if it is time."""
     with body.lock:
         under_way = body.call
         if under_way is None:
@@ -178,7 +180,7 @@ def _look(body: _Body, now_s: float) -> None:
 def _warn(body: _Body, under_way: _Call, taken_s: float) -> None:
     frame = sys._current_frames().get(body.thread)
     stack = traceback.extract_stack(frame) if frame is not None else traceback.StackSummary()
-    # The stack is part of the text: so it travels from the task's process to the worker's log.
+    # The stack is part of the text, so it reaches the worker's log from the task's process, too.
     _log.warning(
         "%s: in %s for %.0f s%s%s%s",
         *(body.of, under_way.name, taken_s, _place(stack)),
@@ -189,7 +191,7 @@ def _warn(body: _Body, under_way: _Call, taken_s: float) -> None:
 
 
 def _place(stack: traceback.StackSummary) -> str:
-    """The innermost line that is not of Python's own library."""
+    """Return the innermost frame that is not in Python's own library."""
     for frame in reversed(stack):
         if not frame.filename.startswith(_LIBRARY) or "site-packages" in frame.filename:
             return f"; it is at {frame.filename}:{frame.lineno} ({frame.name})"

@@ -1,7 +1,7 @@
-"""A launched body or host: `run` is what an executor calls, `main` what a process of its own is.
+"""Entry points of a launched body or host: `run` for an executor, `main` for a process of its own.
 
 The process gets its argument as the first line of its standard input, where no other user of the
-machine sees it, and keeps reading: when the worker dies, the input ends.
+machine sees it. It keeps reading: when the worker dies, the input ends.
 """
 
 import logging
@@ -24,8 +24,8 @@ STDIN = 0
 
 
 def run(argument: str) -> str:
-    """Run the body or the host that `argument` (an `Invitation` as JSON) invites; how it ended, in
-    a line.
+    """Run the body or the host that `argument` (an `Invitation` as JSON) invites. Return how it
+    ended, as a line.
 
     Never raises: Spark would start it again by itself.
     """
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def prepare() -> None:
-    """In a process of its own, what can be done before its task is known."""
+    """Do what can be done before the task is known, in a process of its own."""
     leave_signals_to_the_worker()
     lines = logging.StreamHandler()
     lines.setFormatter(LineFormatter())
@@ -61,7 +61,7 @@ def run_invited() -> int:
         return 1
     threading.Thread(target=_watch_parent, args=(lifeline,), daemon=True).start()
     ended = _serve(lifeline)
-    if ended.outcome is not TaskOutcome.FAILED:  # the worker tells that, with the trace
+    if ended.outcome is not TaskOutcome.FAILED:  # the worker reports a failure, with its trace
         print(_line(ended), file=sys.stderr)
     return 0
 

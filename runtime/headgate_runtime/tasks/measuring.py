@@ -1,7 +1,7 @@
-"""What a task's body measures beside its records: bytes, and how long commits and batches take.
+"""Figures of a task's body beside its records: bytes, and the time that commits and batches take.
 
-It costs a look at the clock for each commit and each batch, and for each record the lengths of its
-key and value.
+They cost a look at the clock for each commit and each batch, and the lengths of key and value for
+each record.
 """
 
 import time
@@ -36,8 +36,8 @@ class Calls:
         self._most, self._longest = RecentMax(), RecentMax()
 
     def moved(self, records: int, seconds: float) -> None:
-        """A call has given or taken so many records in this time. None do not count: tasks that
-        have nothing to do would tell of it for ever."""
+        """Count a call that has returned or taken so many records in this time. Calls without
+        records do not count: idle tasks would report them for ever."""
         if not records:
             return
         self._count += 1
@@ -48,7 +48,7 @@ class Calls:
         self._longest.add(seconds, now_s)
 
     def more(self, records: int) -> None:
-        """A call that was counted has given these, too."""
+        """Add records to a call that was counted before."""
         self._records += records
 
     def read(self) -> CallFigures:
@@ -67,17 +67,18 @@ class Meter:
     """Figures of one run of a task."""
 
     def __init__(self, method: str = "poll") -> None:
-        """`method`: the one that gives or takes records."""
+        """Take the name of the method that returns or takes records."""
         self.calls = Calls(method)
         self._commits = self._failed_commits = self._read = 0
         self._commit_s = self._waited_s = 0.0
-        """Time for the commits that were made, and for the one under way, failed tries included."""
+        """Time of the finished commits, and of the one under way, failed tries included, in
+        seconds."""
         self._bytes = self._open_bytes = 0
-        """Counted, and sent since the last commit."""
+        """Settled bytes, and bytes sent since the last commit."""
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """The task waits for a commit."""
+        """Measure the time in this context as waiting for a commit."""
         began = time.monotonic()
         try:
             yield
@@ -85,35 +86,34 @@ class Meter:
             self._waited_s += time.monotonic() - began
 
     def committed(self) -> None:
-        """What it waited for is done."""
+        """Count a commit that has succeeded."""
         self._commits += 1
         self._commit_s += self._waited_s
         self._waited_s = 0.0
 
     def not_committed(self) -> None:
-        """What it waited for was no commit: nothing was there for one."""
+        """Discard the time waited: there was nothing to commit."""
         self._waited_s = 0.0
 
     def commit_failed(self) -> None:
-        """What it waited for came to nothing. The time counts with the next that comes to
-        something."""
+        """Count a failed commit. Its time is added to that of the next successful one."""
         self._failed_commits += 1
 
     def sent(self, size: int) -> None:
-        """They count once they are settled."""
+        """Add bytes that were sent. They count once they are settled."""
         self._open_bytes += size
 
     def settled(self) -> None:
-        """What was sent counts."""
+        """Count the bytes that were sent."""
         self._bytes += self._open_bytes
         self._open_bytes = 0
 
     def aborted(self) -> None:
-        """What was sent does not count."""
+        """Discard the bytes that were sent."""
         self._open_bytes = 0
 
     def given(self, records: Sequence[ConsumerRecord] | LogBatch) -> None:
-        """The log has given these."""
+        """Count records that the log has returned."""
         if isinstance(records, LogBatch):
             self._read += records.count - records.skip
             self._bytes += size_of_batch(records)
@@ -122,7 +122,7 @@ class Meter:
             self._bytes += size_of(records)
 
     def read(self, errors: ErrorFigures = NO_ERRORS) -> Measured:
-        """Figures of a source."""
+        """Return the figures of a source task."""
         return Measured(
             self._commits,
             round(self._commit_s * 1000),
@@ -138,7 +138,7 @@ class Meter:
 
 
 def size_of(records: Sequence[ProducerRecord] | Sequence[ConsumerRecord]) -> int:
-    """Bytes of their keys and values."""
+    """Return the bytes of the records' keys and values."""
     size = 0
     for record in records:
         if record.value is not None:
@@ -149,14 +149,14 @@ def size_of(records: Sequence[ProducerRecord] | Sequence[ConsumerRecord]) -> int
 
 
 def size_of_batch(batch: LogBatch) -> int:
-    """Bytes of its key and of its rows, as the log keeps them. A part of a batch counts by its
-    rows."""
+    """Return the bytes of a batch's key and rows, as the log keeps them. A part of a batch counts
+    by its share of the rows."""
     whole = len(batch.data) * (batch.count - batch.skip) // max(batch.count, 1)
     return whole + len(batch.key or b"")
 
 
 class MeteredProducer:
-    """A `Producer` whose commits and records are measured."""
+    """A `Producer` that measures its commits and records."""
 
     def __init__(self, inner: Producer, meter: Meter) -> None:
         self._inner = inner
@@ -222,7 +222,7 @@ class MeteredProducer:
 
 
 class MeteredBatchProducer(MeteredProducer):
-    """The same of a log that keeps batches."""
+    """A `MeteredProducer` for a log that keeps batches."""
 
     def send_batch(self, batch: LogBatch) -> None:
         assert isinstance(self._inner, BatchProducer)

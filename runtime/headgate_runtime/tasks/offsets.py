@@ -1,4 +1,4 @@
-"""Source offsets as a task sees them: read from the offsets topic, for one connector."""
+"""Source offsets as a task sees them, read from the offsets topic for one connector."""
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,10 +19,10 @@ from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 
 
 class SourceOffsets:
-    """`OffsetReader` for one connector, from any thread: reads the offsets topic to its end before
-    each answer.
+    """`OffsetReader` for one connector. It reads the offsets topic to its end before each answer.
 
-    Source partitions are compared as maps, not as bytes (see `headgate.topics.offsets`).
+    May be used from any thread. Source partitions are compared as maps, not as bytes (see
+    `headgate.topics.offsets`).
     """
 
     def __init__(self, log: KeyedLog, connector: str) -> None:
@@ -33,10 +33,11 @@ class SourceOffsets:
         self._prefix = key_prefix(connector)
         self._table = OffsetTable()
         self.commit: CommitUnderWay | None = None
-        """The last that was begun: who asks is told what it commits, too."""
+        """The last commit that was begun. Readers wait for it and get what it commits, too."""
 
     def read_to_end(self) -> None:
-        """
+        """Read the offsets topic to its end.
+
         Raises:
             TransportError: the end could not be read.
         """
@@ -44,7 +45,8 @@ class SourceOffsets:
             self._read_on(self._log.end())
 
     def rest(self) -> None:
-        """The task has begun: most never ask again. Who does has the topic read anew."""
+        """Forget what was read, once the task has begun: most tasks never ask again. A later
+        question reads the topic anew."""
         with self._reading:
             self._log.rest()
             self._position = 0
@@ -64,10 +66,11 @@ class SourceOffsets:
         return self.offsets([partition])[0]
 
     def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]:
-        """
+        """Return the offset of each partition, or None if it has none.
+
         Raises:
-            OffsetFormatError: one of these is stored but unreadable; that is not the same as none.
-            TransportError: the end could not be read, or the commit that is under way failed.
+            OffsetFormatError: one of them is stored but unreadable. That is not the same as none.
+            TransportError: the end could not be read, or the commit under way failed.
         """
         if (commit := self.commit) is not None:
             commit.wait()
@@ -77,10 +80,11 @@ class SourceOffsets:
         return [self._offset(found, partition_identity(partition)) for partition in partitions]
 
     def committed(self) -> Sequence[tuple[Partition, Mapping[str, Any]]]:
-        """
+        """Return all partitions that have an offset, with their offsets.
+
         Raises:
-            OffsetFormatError: one is stored but unreadable; that is not the same as none.
-            TransportError: the end could not be read, or the commit that is under way failed.
+            OffsetFormatError: an offset is stored but unreadable. That is not the same as none.
+            TransportError: the end could not be read, or the commit under way failed.
         """
         if (commit := self.commit) is not None:
             commit.wait()

@@ -1,8 +1,8 @@
-"""The runner that puts several tasks into one launched process: hosts, brought up by a `Launcher`.
+"""The runner that puts several tasks into one process. Its hosts are started by a `Launcher`.
 
-A host has one lifeline for all of its tasks. Every decision about a host and its tasks is
-`HostMachine`'s; here its inputs are gathered under one lock and its outputs performed, so that
-reports leave in the order in which they were decided.
+A host has one lifeline for all of its tasks. `HostMachine` makes every decision about a host and
+its tasks. Here its inputs are gathered under one lock and its outputs performed, so reports leave
+in the order in which they were decided.
 """
 
 import logging
@@ -50,11 +50,11 @@ _log = logging.getLogger("headgate.task")
 _Caller: TypeAlias = tuple[Hello, Connection]
 
 IDLE_MS = 30_000
-"""How long an empty host is kept: the tasks that a rebalance stops are soon started anew."""
+"""How long an empty host is kept: tasks that a rebalance stops are soon started again."""
 
 
 class _Host:
-    """The worker's view of a host. `room`: how many tasks are meant for it."""
+    """The worker's view of a host. `room` is the number of tasks meant for it."""
 
     def __init__(self, name: str, room: int, machine: hosting.HostMachine) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class _Host:
         threading.Thread(target=self._say, args=(connection,), name=self.name, daemon=True).start()
 
     def say(self, message: object) -> None:
-        """Returns at once: a host that is frozen does not read."""
+        """Queue a message. Returns at once, because a frozen host does not read."""
         self._words.put(message)
 
     def hang_up(self) -> None:
@@ -86,21 +86,22 @@ class _Host:
 
 
 class _Placed:
-    """A task that is not released."""
+    """A task that is not released yet."""
 
     def __init__(self, spec: TaskSpec, host: _Host) -> None:
         self.spec = spec
         self.host = host
         self.begun = False
         self.early: list[TaskCommand] = []
-        """Commands that came before its host did."""
+        """Commands that came before its host was connected."""
 
 
 class PackedRunner:
-    """Runs up to `room` tasks in each process that the `Launcher` brings up.
+    """Runs up to `room` tasks in each process that the `Launcher` starts.
 
-    Tasks that may have crashed a process get processes of fewer tasks (`Company`), as far as there
-    may be more processes: what waits for a slot of Spark would wait as long as all others run.
+    Tasks that may have crashed a process get processes of fewer tasks (`Company`), as far as more
+    processes are allowed. A process that waits for a slot of Spark would wait as long as all others
+    run.
     """
 
     def __init__(
@@ -118,9 +119,9 @@ class PackedRunner:
     ) -> None:
         """
         Args:
-            spare: how many processes there may be beyond those that the tasks fill; None: any
+            spare: how many processes are allowed beyond those that the tasks fill. None: any
                 number.
-            alive: beats are sent only while it returns True (the herder is being served).
+            alive: beats are sent only while it returns True, that is, while the herder is served.
         """
         self._launcher = launcher
         self._report = report
@@ -184,18 +185,20 @@ class PackedRunner:
     # -- what the launcher and the lifelines tell --
 
     def _host_for(self, room: int) -> _Host | None:
-        """One that takes a task which is to be one of `room` at most; None: a new one."""
+        """Return a host for a task that is to share it with fewer than `room` others. Return None
+        if a new one is to be started."""
         takers = [host for host in self._hosts.values() if host.machine.has_room]
         for host in takers:
             if host.room == room and host.machine.tasks < room:
                 return host
         if self._may_grow():
             return None
-        # Beside other suspects first: those that nobody suspects are crashed by none of them.
+        # Hosts of other suspects come first, so that tasks without suspicion are not crashed by
+        # one.
         return min(takers, key=lambda host: (host.room, host.machine.tasks), default=None)
 
     def _may_grow(self) -> bool:
-        """Whether there may be one process more."""
+        """Return whether one more process is allowed."""
         if self._spare is None:
             return True
         open_hosts = [host.machine for host in self._hosts.values() if host.machine.is_open]
@@ -291,7 +294,7 @@ class PackedRunner:
                 host.connected(*caller)
                 host.say(HostWelcome(self._limit_ms, logs=True, calls=True))
             case life.Refuse():
-                pass  # `arrived` says so
+                pass  # `arrived` returns False
             case life.KillLaunched():
                 kill_launched(self._launcher, host.id, host.name)
             case life.KillBody():

@@ -1,8 +1,8 @@
-"""The quick way of polled records to the log: those that need little but their converters.
+"""The quick way of polled records to the log, for records that need little more than converters.
 
-The loop of `SourcePerformer` serves every transform, headers, new topics and errors, too; most
-records have none of these. Transforms that look at topic and headers alone, as RegexRouter and
-InsertHeader do, are applied once for each topic here, not once for each record.
+The loop of `SourcePerformer` also serves every transform, headers, new topics and errors, which
+most records do not have. Transforms that look at topic and headers alone, as RegexRouter and
+InsertHeader do, are applied here once for each topic, not once for each record.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -17,17 +17,17 @@ _NONE = object()
 _FromConnect: TypeAlias = Callable[..., bytes | None]
 _Way: TypeAlias = tuple[str, Headers]
 WAYS_MAX: Final = 1_000
-"""Topics whose way is remembered; there may be one for each value of something."""
+"""Topics whose way is remembered. A task may use a topic for each value of a field."""
 
 
 @final
 class PlainRecords:
-    """Converts the records of one task that need no more.
+    """Converter of a task's simple records.
 
     Args:
-        from_connect: converts keys, values and headers.
+        from_connect: converters of keys, values and headers.
         chain: the task's transforms.
-        known: topics that exist; more may come.
+        known: topics that exist; more may be added.
     """
 
     def __init__(
@@ -40,19 +40,19 @@ class PlainRecords:
         self._transforms = chain
         self._known = known
         self._ways: dict[str, _Way] = {}
-        """Topic and headers of what is sent, by the topic that a task has given."""
+        """Topic and headers to send, by the topic that the task has given."""
         self.possible = by_topic(chain)
         """Whether any record can take this way."""
 
     def convert(self, polled: Sequence[_T], batch: list[Any], sources: list[Any]) -> Sequence[_T]:
         """Convert the first of `polled`, up to one that needs more.
 
-        A converter or transform that raises ends it, too: whoever goes on asks it again, and the
-        error is met where it belongs to its record.
+        A converter or transform that raises ends it, too. The caller then calls it again for that
+        record, and reports the error there.
 
         Args:
-            batch: gets what is to be sent.
-            sources: gets the record that each item of `batch` was made of.
+            batch: gets the records to send.
+            sources: gets the record of which each item of `batch` was made.
 
         Returns:
             The rest of `polled`.
@@ -79,14 +79,15 @@ class PlainRecords:
                 sent_key = None if key is None else key_of(topic, key, record.key_schema)
                 value = value_of(topic, record.value, record.value_schema)
                 add(ProducerRecord(topic, record.partition, sent_key, value, headers, time_ms))
-        except Exception:  # the caller converts this record anew, and tells the error as its own
+        except Exception:  # the caller converts this record again and reports the error
             pass
         done = len(batch) - before
         sources += polled[:done]
         return polled[done:]
 
     def _way(self, topic: Any) -> _Way | None:
-        """None: its records need more, or it is no name of a topic."""
+        """Return topic and headers to send. Return None if its records need more or it is no topic
+        name."""
         if type(topic) is not str:
             return None
         way = self._ways.get(topic)

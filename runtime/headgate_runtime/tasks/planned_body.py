@@ -1,4 +1,4 @@
-"""Performs the effects of a sink task of planned batches."""
+"""Performs the effects of a sink task with planned batches."""
 
 import logging
 import time
@@ -56,12 +56,13 @@ class PlannedContext:
 
     @property
     def topics(self) -> Sequence[str]:
-        """Topics of now: a pattern may match more or fewer with each batch."""
+        """Topics as of now. A pattern may match more or fewer with each batch."""
         return topics_now(self._subscription, self._log.topic_names)
 
     @property
     def stopping(self) -> bool:
-        """Also true when the lifeline is lost: a batch that is not committed yet must not be."""
+        """Whether the task is to stop or the lifeline is lost: no further batch may be
+        committed."""
         return self._lifeline.stopping or self._lifeline.lost is not None
 
     @property
@@ -100,9 +101,9 @@ class PlannedPerformer:
         self._task: PlannedSinkTask | None = None
         self._topics = UsedTopics(lifeline)
         self._told: set[str] = set()
-        """Topics of which a batch was seen to have records."""
+        """Topics that are known to have records in a batch."""
         self._before: Mapping[TopicPartition, int] = {}
-        """The group's offsets when the task started."""
+        """The group's offsets at the start of the task."""
 
     def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
         match effect:
@@ -152,7 +153,8 @@ class PlannedPerformer:
         return BatchRun(records, task.batch_files, took_ms, task.batch_interval_ms)
 
     def _tell_topics(self) -> None:
-        """A batch does not say of which topics its records are; the group's offsets do."""
+        """Report the topics of the batch's records. A batch does not name them, but the group's
+        offsets do."""
         try:
             topics = self._context.topics
             if self._told.issuperset(topics):

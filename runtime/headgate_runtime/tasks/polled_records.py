@@ -1,6 +1,6 @@
-"""What `poll` of a source task and `pre_commit` of a sink task have returned, refused by name where
-it is nothing of what they may return. That is a mistake of the connector: it fails the task,
-whatever `errors.tolerance` says."""
+"""Checks of what a source task's `poll` and a sink task's `pre_commit` return. A wrong type or
+field is a mistake of the connector. It is refused by name and fails the task, whatever
+`errors.tolerance` says."""
 
 from collections.abc import Collection, Mapping, Sequence
 from operator import index
@@ -22,15 +22,15 @@ _SINGLE = (SourceRecord, SkippedRecord, OffsetUpdate, SourceBatch)
 
 
 class PolledTypeError(TypeError):
-    """`poll` has returned what no source task may return."""
+    """`poll` has returned an object that no source task may return."""
 
 
 def polled_items(task: object, polled: Any) -> list[SourceItem | SourceBatch]:
-    """`polled` as a list.
+    """Return `polled` as a list.
 
     Raises:
         PolledTypeError: it is no batch.
-        Exception: what a generator of the task raises.
+        Exception: a generator of the task raised it.
     """
     if polled is None:
         return []
@@ -46,13 +46,13 @@ def polled_items(task: object, polled: Any) -> list[SourceItem | SourceBatch]:
 
 
 def check_item(task: object, item: Any) -> None:
-    """Raises PolledTypeError: `item` of a batch is no record."""
+    """Check that an item of a batch is a record. Raises PolledTypeError: it is none."""
     if not isinstance(item, _SINGLE):
         raise PolledTypeError(f"{type(task).__name__}.poll() gave {shown(item)}; {EXPECTED}")
 
 
 def check_topic(record: SourceItem | SourceBatch, topic: Any) -> str:
-    """`topic`, where `record` is to go. Raises PolledTypeError: it is no name."""
+    """Return `topic`, to which `record` is to go. Raises PolledTypeError: it is no name."""
     if not isinstance(topic, str) or not topic:
         raise PolledTypeError(
             f"a record has the topic {topic!r}, expected its name as text: the task's SourceRecord "
@@ -62,14 +62,15 @@ def check_topic(record: SourceItem | SourceBatch, topic: Any) -> str:
 
 
 def check_name(topic: object, known: Collection[str] = ()) -> None:
-    """A name that comes of a record costs that record alone. Differs: it fails a task of Java.
+    """Check a topic name that comes from a record. A bad name costs that record alone. Differs: in
+    Java it fails the task.
 
     Args:
-        topic: what is no text at all is left to `check_topic`.
-        known: topics that are there.
+        topic: the name. A value that is no text is left to `check_topic`.
+        known: topics that exist.
 
     Raises:
-        DataError: no topic may be called so.
+        DataError: no topic may have this name.
     """
     if type(topic) is not str or not topic or topic in known:
         return
@@ -78,8 +79,8 @@ def check_name(topic: object, known: Collection[str] = ()) -> None:
 
 
 def check_fields(record: SourceItem) -> None:
-    """Raises PolledTypeError: what `record`, which was not converted, has as headers or schemas
-    is none. What is wrong with a value is a matter of its converter."""
+    """Check headers and schemas of a record that was not converted. Values are left to converters.
+    Raises PolledTypeError: one of them has a wrong type."""
     if not isinstance(record, SourceRecord):
         return
     headers: object = record.headers
@@ -95,11 +96,13 @@ def check_fields(record: SourceItem) -> None:
 
 
 def check_sent(sent: Sequence[object], sources: Sequence[SourceItem | SourceBatch]) -> None:
-    """Raises PolledTypeError: what a record has as partition or timestamp is none, so that no log
-    takes it.
+    """Check partitions and timestamps of records. With a wrong type, no log takes them.
 
     Args:
-        sources: what each of `sent` was made of.
+        sources: the items of which `sent` was made, one for each.
+
+    Raises:
+        PolledTypeError: a partition or timestamp has a wrong type.
     """
     for one, source in zip(sent, sources, strict=False):
         if not isinstance(one, ProducerRecord):
@@ -110,20 +113,20 @@ def check_sent(sent: Sequence[object], sources: Sequence[SourceItem | SourceBatc
 
 
 def check_time(source: SourceItem | SourceBatch, timestamp_ms: object) -> None:
-    """Raises PolledTypeError: it is no timestamp."""
+    """Check a timestamp. Raises PolledTypeError: it is none."""
     if not _is_whole(timestamp_ms, 63):
         expected = "milliseconds since 1970 as an int, or None"
         raise _wrong(source, "timestamp_ms", timestamp_ms, expected)
 
 
 def sent_time(source: SourceItem, timestamp_ms: int) -> int | None:
-    """The timestamp to send. Raises PolledTypeError: it is none."""
+    """Return the timestamp to send. Raises PolledTypeError: it is none."""
     check_time(source, timestamp_ms)
     return sending_timestamp(timestamp_ms)
 
 
 def check_safe_offsets(task: object, given: object) -> None:
-    """Raises TypeError: `given` is nothing that `pre_commit` of a sink task may return."""
+    """Check what a sink task's `pre_commit` returned. Raises TypeError: it may not return this."""
     whole = isinstance(given, Mapping) and all(
         offset is not None and _is_whole(offset, 63) for offset in given.values()
     )
@@ -135,7 +138,7 @@ def check_safe_offsets(task: object, given: object) -> None:
 
 
 def _is_whole(value: object, bits: int) -> bool:
-    """None is. So is what counts as a whole number in Python, such as numpy's."""
+    """Return whether a value is None or a whole number, numpy's included."""
     if value is None:
         return True
     return isinstance(value, SupportsIndex) and index(value).bit_length() <= bits
@@ -154,7 +157,7 @@ def _position(record: SourceItem | SourceBatch) -> str:
 
 
 def shown(value: object) -> str:
-    """The type of a value, with as much of it as fits in a line."""
+    """Return the type of a value, with as much of the value as fits in a line."""
     text = repr(value)
     if len(text) > 60:
         text = text[:57] + "..."

@@ -1,4 +1,4 @@
-"""A line in the log for each task, once a minute: is it moving?"""
+"""A line in the log for each task, once a minute, that shows whether it makes progress."""
 
 import logging
 from collections.abc import Callable
@@ -21,7 +21,7 @@ DEFAULT_MS: Final = 60_000
 
 
 class ProgressLog:
-    """Counts what a body does, and tells it at intervals."""
+    """Counts what a body does, and logs it at intervals."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class ProgressLog:
     ) -> None:
         """
         Args:
-            lag: records that a sink has still to commit; None: it is not known.
-            sent: records that a source has sent, and no commit covers yet.
+            lag: returns how many records a sink has still to commit, or None if it is not known.
+            sent: returns how many records a source has sent that no commit covers yet.
         """
         self._open = sent
         self._task = spec.task
@@ -43,7 +43,7 @@ class ProgressLog:
         self._commits = self._records = self._told = 0
         self._batch: BatchDone | None = None
         self._sent = False
-        """Something was sent since the last commit."""
+        """Whether anything was sent since the last commit."""
 
     def reported(self, progress: TaskProgress) -> None:
         self._records, self._batch = progress.records, progress.batch
@@ -53,7 +53,7 @@ class ProgressLog:
             self._sent = True
 
     def done(self, outcome: BodyInput) -> None:
-        """Commits of nothing do not count: there is one after each empty poll."""
+        """Count a commit. Empty commits do not count: there is one after each empty poll."""
         match outcome:
             case Committed() if self._sent:
                 self._commits, self._sent = self._commits + 1, False
@@ -63,7 +63,7 @@ class ProgressLog:
                 pass
 
     def look(self, now_ms: int) -> None:
-        """Tell it, if it is time."""
+        """Log the progress, if it is time."""
         if not self._every_ms or now_ms - self._since_ms < self._every_ms:
             return
         seconds = (now_ms - self._since_ms) / 1000

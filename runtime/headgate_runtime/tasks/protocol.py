@@ -1,7 +1,7 @@
-"""What travels over the lifeline's connection: JSON, a line each (`headgate.wire`).
+"""Messages on the lifeline's connection, each one line of JSON (`headgate.wire`).
 
 body -> worker   Hello, then Beat, reports and Logged
-worker -> body   Welcome, then Beat and commands; an uninvited body is hung up on
+worker -> body   Welcome, then Beat and commands; the worker hangs up on an uninvited body
 
 A host runs several tasks and has one connection for all of them:
 
@@ -25,7 +25,7 @@ class Hello:
     token: str
     pid: int
     started: str
-    """When the process of that pid started, in the system's own words: a pid comes again."""
+    """When the process of that pid started, in the system's own format. A pid may be used again."""
     host: str
     boot_id: str
 
@@ -34,17 +34,17 @@ class Hello:
 class Welcome:
     spec: TaskSpec
     limit_ms: int
-    """Silence after which the body stops by itself."""
+    """Length of a silence, in ms, after which the body stops by itself."""
     logs: bool = False
-    """Whether the worker takes `Logged`: one of an older version would hang up."""
+    """Whether the worker takes `Logged`. A worker of an older version would hang up."""
     calls: bool = False
-    """Whether it takes `LongCall`, likewise."""
+    """Whether the worker takes `LongCall`. A worker of an older version would hang up."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostWelcome:
     limit_ms: int
-    """Silence after which the tasks of the host stop by themselves."""
+    """Length of a silence, in ms, after which the tasks of the host stop by themselves."""
     logs: bool = False
     calls: bool = False
 
@@ -62,7 +62,7 @@ class ForTask:
 
 @dataclass(frozen=True, slots=True)
 class AbandonTask:
-    """The task was given up: it must commit nothing more."""
+    """The worker has given up the task, which must commit nothing more."""
 
     run: str
     reason: str
@@ -70,12 +70,12 @@ class AbandonTask:
 
 @dataclass(frozen=True, slots=True)
 class EndHost:
-    """The host is empty, and no task will come."""
+    """The host is empty, and no task will be added."""
 
 
 @dataclass(frozen=True, slots=True)
 class FromTask:
-    """`TaskReleased` as the report: the thread of the task has returned."""
+    """A task's report. `TaskReleased` says that the thread of the task has returned."""
 
     run: str
     report: BodyReport
@@ -91,17 +91,17 @@ class Logged:
     """A log record of the body's process, for the worker's log."""
 
     level: int
-    """A number of `logging`'s."""
+    """Level, as a number of `logging`."""
     logger: str
     text: str
-    """With its traceback."""
+    """Text, with its traceback."""
     task: str = ""
-    """Task that the thread which logged it worked on; empty: none is known."""
+    """Task on which the logging thread worked. Empty: it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """The argument of a launched body: where its lifeline is."""
+    """The argument of a launched body. It says how to reach its lifeline."""
 
     run: str
     task: str
@@ -109,7 +109,7 @@ class Invitation:
     port: int
     token: str
     host_of_tasks: bool = False
-    """The body is to be a host."""
+    """Whether the body is to be a host."""
 
 
 HostCommand: TypeAlias = StartTask | ForTask | AbandonTask | EndHost
@@ -123,13 +123,13 @@ def encode(message: object) -> bytes:
 
 
 def boot_id() -> str:
-    """Id of this boot of the machine; empty where the system does not tell."""
+    """Return the id of this boot of the machine, or "" if the system gives none."""
     return _read("/proc/sys/kernel/random/boot_id")
 
 
 def process_started(pid: int) -> str | None:
-    """Tells a process from a later one of the same pid; None: it is gone, or dead and not yet
-    collected."""
+    """Return a mark that tells a process from a later one with the same pid. Return None if the
+    process is gone, or dead and not yet collected."""
     text = _read(f"/proc/{pid}/stat")
     if not text:
         return None
@@ -145,7 +145,7 @@ def this_process(run: str, token: str) -> Hello:
 
 
 def is_here(hello: Hello) -> bool:
-    """Whether the body's process can be watched and killed from this one."""
+    """Return whether the body's process can be watched and killed from this one."""
     here = (socket.gethostname(), boot_id())
     return (hello.host, hello.boot_id) == here and bool(hello.started)
 

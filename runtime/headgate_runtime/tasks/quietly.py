@@ -1,4 +1,4 @@
-"""Calls into a connector, or a client, whose errors must keep nothing else from happening."""
+"""Calls into a connector or a client whose errors must not keep anything else from happening."""
 
 import logging
 
@@ -8,8 +8,8 @@ _log = logging.getLogger("headgate.task")
 
 
 def quietly(call: object, spec: object, where: str = "while closing") -> None:
-    """On the way out nothing may keep the rest from being closed; and what is committed stays so,
-    whatever the task makes of it."""
+    """Call, and log any error. While closing, one error must not keep the rest from being closed.
+    And a commit stands, whatever the task's callback raises."""
     if not callable(call):
         return
     try:
@@ -19,6 +19,7 @@ def quietly(call: object, spec: object, where: str = "while closing") -> None:
 
 
 def call_quietly(name: str, method: object, spec: object) -> None:
-    """`quietly`, for the connector's method of this name: if it does not return, that is told."""
+    """Call the connector's method of this name as `quietly` does. A call that does not return is
+    reported."""
     with long_calls.call(name):
         quietly(method, spec, f"in {name}()")

@@ -1,7 +1,7 @@
-"""What a task does about one record that fails: try again, log it, make a dead letter of it.
+"""Handling of a record that fails: try again, log it, or make a dead letter of it.
 
 Only `RetriableError` of a transform or a converter is tried again, as in Connect. A record that
-waits for its next attempt holds those behind it; the body puts them aside and goes on with
+waits for its next attempt holds up those behind it. The body puts them aside and goes on with
 everything else (`Waiting`).
 """
 
@@ -41,7 +41,7 @@ from headgate.task.messages import ErrorFigures, TaskSpec
 _log = logging.getLogger("headgate.task")
 
 TOLD_MAX: Final = 10_000
-"""Most characters of a record in a line of the log."""
+"""Most characters of a record in a log line."""
 
 _KEYS: Final = {
     ErrorStage.KEY_CONVERTER: "key.converter",
@@ -52,17 +52,18 @@ _JAVA_PACKAGE: Final = "org.apache.kafka.connect."
 
 
 class ErrorCounts:
-    """Counts of one run. From any thread: a sink may report records from its own."""
+    """Error counts of one run. May be used from any thread: a sink may report records from its
+    own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._now = ErrorFigures()
 
     def failed(self, *, again: bool, logged: bool = False) -> None:
-        """An attempt at a record has failed.
+        """Count a failed attempt at a record.
 
         Args:
-            again: another attempt follows; else the record is given up.
+            again: another attempt follows. Otherwise the record is given up.
         """
         with self._lock:
             now = self._now
@@ -76,7 +77,7 @@ class ErrorCounts:
             )
 
     def letters(self, written: int, refused: int = 0) -> None:
-        """Dead letters were given to the log's client, or were refused by the log."""
+        """Count dead letters that were given to the log's client, or refused by the log."""
         with self._lock:
             now = self._now
             letters, failed = now.letters + written, now.refused_letters + refused
@@ -87,7 +88,7 @@ class ErrorCounts:
 
 
 class RecordErrors:
-    """`errors.*` of one task."""
+    """The `errors.*` settings of one task, applied."""
 
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
@@ -101,7 +102,8 @@ class RecordErrors:
             _log.warning("%s: %s", spec.task, advice)
 
     def class_of(self, stage: ErrorStage, at: int) -> str:
-        """Connect's name of what runs in `stage`; `at` is the place of a transform in its chain."""
+        """Return Connect's name of the class that runs in `stage`. `at` is a transform's place in
+        its chain."""
         config = self._spec.connector_config
         if stage in _KEYS:
             name = converter_class(_KEYS[stage], config, self._spec.worker_settings)
@@ -112,7 +114,7 @@ class RecordErrors:
     def sink_letter(
         self, raw: ConsumerRecord, error: BaseException, stage: ErrorStage, executing: str
     ) -> ProducerRecord | None:
-        """Count an error, and log it as `errors.log.*` say; the dead letter, if a queue is
+        """Count an error, and log it as `errors.log.*` say. Return the dead letter, if a queue is
         named."""
         self._tell(error, stage, executing, told_sink, raw)
         settings = self.settings
@@ -128,7 +130,8 @@ class RecordErrors:
         stage: ErrorStage,
         executing: str,
     ) -> ProducerRecord | None:
-        """As `sink_letter`. None with a tolerance of none, too: the record is read again."""
+        """Do what `sink_letter` does. With a tolerance of none, return None, too: the record is
+        read again."""
         self._tell(error, stage, executing, told_source, record)
         settings = self.settings
         if not settings.topic or not settings.tolerate:
@@ -169,13 +172,14 @@ class _Resume(Generic[D]):
     """How far the first of the waiting records has come."""
 
     record: D | None
-    """As the transforms before the one that failed have made it; None: from the beginning."""
+    """The record before the transform that failed. None: it starts from the beginning."""
     chain: Sequence[Any]
-    """What is still to be applied to it."""
+    """Transforms that are still to be applied."""
 
 
 class Waiting(Generic[R, D]):
-    """Records whose first is to be tried again: `R` as they came, `D` as they are transformed."""
+    """Waiting records, of which the first is to be tried again. `R` is a record as it came, `D` a
+    transformed one."""
 
     def __init__(self, errors: RecordErrors, task: object, now_ms: Callable[[], int]) -> None:
         self._settings = errors.settings
@@ -186,9 +190,9 @@ class Waiting(Generic[R, D]):
         self._resume: _Resume[D] | None = None
         self._retry: Retry | None = None
         self._first: R | None = None
-        """The record that `_retry` is of."""
+        """The record of `_retry`."""
         self.reason = ""
-        """Why the first of them waits."""
+        """Why the first record waits."""
 
     def __bool__(self) -> bool:
         return bool(self.records)
@@ -201,7 +205,8 @@ class Waiting(Generic[R, D]):
         record: D | None,
         chain: Sequence[Any],
     ) -> bool:
-        """Whether `records[at]`, which has failed, is to be tried again, before those behind it.
+        """Return whether `records[at]`, which has failed, is to be tried again before those behind
+        it.
 
         Args:
             record, chain: where to go on with it.
@@ -220,11 +225,11 @@ class Waiting(Generic[R, D]):
         return True
 
     def left_ms(self) -> int:
-        """Until the next attempt may be made."""
+        """Return the time until the next attempt may be made, in ms."""
         return max(0, self._retry.due_ms - self._now_ms()) if self._retry is not None else 0
 
     def take(self) -> tuple[Sequence[R], tuple[D | None, Sequence[Any]]]:
-        """The records, and where to go on with the first of them. Its attempts are still
+        """Take the records, and where to go on with the first of them. Its attempts are still
         counted."""
         records, resume = self.records, self._resume
         assert resume is not None
@@ -232,22 +237,23 @@ class Waiting(Generic[R, D]):
         return records, (resume.record, resume.chain)
 
     def keep(self, stays: Callable[[R], bool]) -> None:
-        """Forget the records that are somebody else's by now."""
+        """Keep only records for which `stays` is true: the others' partitions were revoked."""
         if not self.records:
             return
         self.records = [record for record in self.records if stays(record)]
         if not self.records or self.records[0] is not self._first:
-            # The next one begins anew, with no wait.
+            # The record that is first now begins anew, without a wait.
             self._resume, self._retry = _Resume(None, ()), None
 
 
 def place_of(chain: Sequence[Any], apply: Any) -> int:
-    """Place of a transform's bound method in the chain."""
+    """Return the place in the chain of a transform, given its bound method."""
     return next((at for at, one in enumerate(chain) if one == apply), 0)
 
 
 def _full_name(name: str, known: Mapping[str, object]) -> str:
-    """Java's name of a class that is known by shorter names too; else the name itself."""
+    """Return Java's name of a class that has shorter names, too. Otherwise return the name
+    itself."""
     found = known.get(name)
     for full, other in known.items():
         if found is not None and other == found and full.startswith(_JAVA_PACKAGE):

@@ -1,4 +1,4 @@
-"""Where a record stood in its source that the log has refused."""
+"""The source position of a record that the log has refused."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ Sources = Sequence[Source]
 
 
 def position(record: SourceItem | SourceBatch) -> str:
-    """Where a record was read; of a batch, its last row."""
+    """Return where a record was read. For a batch it is the last row."""
     return _text(record.source_partition, record.source_offset)
 
 
@@ -23,7 +23,7 @@ def _text(*given: Mapping[str, Any] | None) -> str:
 
 
 def _position_of(sources: Sources, row: int) -> str | None:
-    """Where the row of this number was read; None: there is none."""
+    """Return where the row with this number was read, or None if there is none."""
     for source in sources if row >= 0 else ():
         if not isinstance(source, SourceBatch):
             if row == 0:
@@ -37,7 +37,7 @@ def _position_of(sources: Sources, row: int) -> str | None:
 
 
 def refusal(ack: Ack, sources: Sources, first: int) -> str:
-    """Why records were refused, with where the first of them was read.
+    """Return why records were refused, and where the first of them was read.
 
     Args:
         first: the producer's number of the first row of `sources`.
@@ -50,8 +50,8 @@ def refusal(ack: Ack, sources: Sources, first: int) -> str:
 def named(
     error: TransactionOverError, batch: Sequence[Sent], sources: Sources
 ) -> TransactionOverError:
-    """`error`, which the log gave for `batch`, with where its record was read. If the log does not
-    say which it is, the largest is named: most are refused for their size."""
+    """Return the log's error for `batch`, with the place where its record was read. If the log does
+    not say which record, the largest is named: most are refused for their size."""
     if not batch:
         return error
     if error.place is not None:
@@ -71,7 +71,7 @@ def named(
 
 
 def _size(one: Sent) -> int:
-    """Bytes of a record, of the largest of a column, or of a whole batch."""
+    """Return the bytes of a record, of the largest one of a column, or of a whole batch."""
     if isinstance(one, LogBatch):
         return len(one.data)
     if isinstance(one, ValueColumn):

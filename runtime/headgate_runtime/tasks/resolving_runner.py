@@ -1,7 +1,7 @@
-"""A runner whose tasks are given what their configs refer to, whatever runner runs them.
+"""A runner around another, which resolves the references in its tasks' configs.
 
-Providers may take their time (a file on a network), so a task that refers to any is resolved on a
-thread of its own, and handed on when that is done.
+Providers may take their time (a file on a network). So a task whose configs have references is
+resolved on a thread of its own, and handed on after that.
 """
 
 import logging
@@ -21,14 +21,14 @@ class ResolvingRunner:
     def __init__(
         self, runner: Runner, report: Reporter, transformer: WorkerConfigTransformer
     ) -> None:
-        """`report`: the one that `runner` was given."""
+        """Take `report`, the same function that `runner` was given."""
         self._runner = runner
         self._report = report
         self._transformer = transformer
         self._lock = threading.Lock()
         self._waiting: dict[str, list[TaskCommand]] = {}
-        """Runs that are being resolved, of which nothing is alive, with the commands that came
-        early."""
+        """Runs that are being resolved, each with the commands that came early. Nothing of them is
+        alive."""
 
     # -- the port --
 
@@ -85,7 +85,7 @@ class ResolvingRunner:
         except ConfigProviderError as error:
             _log.info("task %s cannot start: %s", spec.task, error)
             failure = TaskEnded(TaskOutcome.FAILED, str(error))
-        except BaseException as error:  # an author's own code; else the run would wait for ever
+        except BaseException as error:  # an author's own code; the run must not wait for ever
             reason = self._misused(spec, error)
             _log.info("task %s cannot start: %s", spec.task, reason)
             failure = TaskEnded(TaskOutcome.FAILED, reason)
@@ -102,10 +102,11 @@ class ResolvingRunner:
         self._end(spec.run, failure)
 
     def _handed_on(self, spec: TaskSpec) -> TaskEnded | None:
-        """How it ended already; None: the runner has it."""
+        """Start the task with the runner. Return None, or how the run ended if it could not be
+        started."""
         try:
             self._runner.start(spec)
-        except BaseException as error:  # on this thread nobody else would hear of it
+        except BaseException as error:  # nobody else on this thread would report it
             return _not_launched(spec, error)
         return None
 
@@ -121,7 +122,8 @@ class ResolvingRunner:
         )
 
     def _misused(self, spec: TaskSpec, error: BaseException) -> str:
-        """The exception's class alone: its text may have secrets in it, see `ConfigProvider`."""
+        """Return the reason with the exception's class only: its text may have secrets, see
+        `ConfigProvider`."""
         configs = (spec.connector_config, spec.task_config)
         asked = {
             found.provider

@@ -1,7 +1,8 @@
-"""The runner around a launcher: lifelines, deadlines, kills and reports, the same for all.
+"""The runner around a launcher: lifelines, deadlines, kills and reports, the same for every
+launcher.
 
-Every decision is `RunMachine`'s; here its inputs are gathered under one lock and its outputs
-performed, so that reports leave in the order in which they were decided.
+`RunMachine` makes every decision. Here its inputs are gathered under one lock and its outputs
+performed, so reports leave in the order in which they were decided.
 """
 
 import secrets
@@ -47,11 +48,11 @@ class _Run:
         self.hello: Hello | None = None
         self.connection: Connection | None = None
         self.early: list[TaskCommand] = []
-        """Commands that came before the body did."""
+        """Commands that came before the body connected."""
 
 
 class LaunchedRunner:
-    """Runs bodies that a `Launcher` brings up, each with a lifeline of its own."""
+    """Runs bodies that a `Launcher` starts, each with a lifeline of its own."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class LaunchedRunner:
         start_limit_ms: int = START_LIMIT_MS,
         alive: Callable[[], bool] | None = None,
     ) -> None:
-        """`alive`: beats are sent only while it returns True (the herder is being served)."""
+        """Send beats only while `alive` returns True, that is, while the herder is served."""
         self._launcher = launcher
         self._report = report
         self._server = server

@@ -1,4 +1,4 @@
-"""Which runner runs what."""
+"""The choice of the runner for each task."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,15 @@ from headgate_runtime.tasks.tools import BodyTools, PluginTools
 SPARK_START_LIMIT_MS = 300_000
 SPARK_SPARE = 1
 """Slots of Spark that a worker has for tasks that may have crashed their process, beyond those that
-its tasks fill: `headgate_spark.slots.slots_wanted` counts it."""
+its tasks fill. `headgate_spark.slots.slots_wanted` counts them."""
 NAMES = ("spark", "process", "thread")
 BODY = "headgate_runtime.tasks.main:run"
-"""Importable name of the body, for launchers: takes the argument, returns how it ended."""
+"""Importable name of the body, for launchers. It takes the argument, and returns how it ended."""
 
 
 def runner_refusal(connector_class: type[Connector], runner_name: str) -> str | None:
-    """Why tasks of this connector cannot run there, in words for its user; None: they can."""
+    """Return why tasks of this connector cannot run there, for its user. Return None if they
+    can."""
     needed = connector_class.REQUIRES_RUNNER
     if needed is not None and needed != runner_name:
         return (
@@ -55,19 +56,20 @@ def make_runner(
     start_limit_ms: int | None = None,
     preload: Sequence[str] = (),
 ) -> Runner:
-    """The task runner called `name`: "thread", "process" or "spark".
+    """Return the task runner called `name`: "thread", "process" or "spark".
 
     Args:
-        settings: worker settings as text; `session.timeout.ms` sets the lifeline's limit, and
+        settings: worker settings as text. `session.timeout.ms` sets the lifeline's limit, and
             `headgate.tasks.per.process` how many tasks share a process.
-        tools: for the thread runner, and to find task classes; other bodies find their own.
-        alive: beats go to the tasks only while it returns True (the herder is being served).
-        spark_launcher: needed for "spark"; sinks of planned batches go to processes all the same.
-        host: address of this machine that Spark's executors reach: lifelines of tasks there are
-            listened for on it. Those of this machine's processes use the loopback address.
-        start_limit_ms: time for a launched body to connect; by default longer on Spark, where it
-            waits for its slot.
-        preload: modules that all bodies will need, loaded once for those that are processes here.
+        tools: for the thread runner, and to find task classes. Other bodies find their own.
+        alive: beats are sent to the tasks only while it returns True, that is, while the herder is
+            served.
+        spark_launcher: needed for "spark". Sinks of planned batches still go to processes.
+        host: address of this machine that Spark's executors reach, where the lifelines of tasks
+            there are listened for. Processes of this machine use the loopback address.
+        start_limit_ms: time for a launched body to connect. By default it is longer on Spark, where
+            a body waits for its slot.
+        preload: modules that all bodies need, loaded once for those that are processes here.
 
     Raises:
         ValueError: no such runner, or "spark" without a launcher.
@@ -99,7 +101,7 @@ def make_runner(
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """Makes the runners around launchers."""
+    """What the runners around launchers have in common."""
 
     report: Reporter
     silence_limit_ms: int
@@ -124,7 +126,8 @@ class _Around:
         room: int,
         spare: int | None = None,
     ) -> Runner:
-        """`room`: how many tasks share what is launched; `spare`: see `PackedRunner`."""
+        """Return a runner whose launched processes each take `room` tasks. For `spare` see
+        `PackedRunner`."""
         if room == 1:
             return self.one_each(launcher, start_limit_ms, server)
         return PackedRunner(
@@ -140,8 +143,8 @@ class _Around:
 
 
 class ChoosingRunner:
-    """Sinks of planned batches, and sources that say so, go to processes of this machine, each to
-    one of its own. Everything else goes to `others`."""
+    """A runner that chooses between two. Sinks of planned batches, and sources that ask for it, get
+    processes of this machine, each one of its own. All other tasks go to `others`."""
 
     def __init__(
         self,
@@ -151,7 +154,7 @@ class ChoosingRunner:
         tools: BodyTools,
         servers: Sequence[LifelineServer] = (),
     ) -> None:
-        """`processes` None: sinks of planned batches are refused."""
+        """Without `processes`, refuse sinks of planned batches."""
         self._processes = processes
         self._others = others
         self._report = report
@@ -179,7 +182,7 @@ class ChoosingRunner:
         try:
             return self._tools.task_class(spec)
         except PluginError:
-            return None  # the body will say what is wrong with it
+            return None  # the body reports the error
 
     def send(self, run: str, command: TaskCommand) -> None:
         for runner in self._each():
@@ -202,5 +205,5 @@ class ChoosingRunner:
 
 
 def is_planned(task: object) -> bool:
-    """Whether it is the class of tasks that plan whole batches."""
+    """Return whether this is a class of tasks that plan whole batches."""
     return isinstance(task, type) and issubclass(task, PlannedSinkTask)

@@ -1,4 +1,4 @@
-"""Source offsets of what a source task has sent and not committed yet."""
+"""Source offsets of records that a source task has sent and not committed yet."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -11,41 +11,42 @@ from headgate.task.acks import AckTracker
 from headgate.topics.offsets import encode_key
 
 Source: TypeAlias = SourceRecord | SkippedRecord | SourceBatch
-"""What was sent was made of it; a skipped record has become a dead letter."""
+"""An item of which a sent one was made. A skipped record has become a dead letter."""
 
 
 class SentOffsets:
-    """Offsets of the batch that was polled last, as far as it is sent, and of those before it."""
+    """Offsets of the last polled batch, as far as it is sent, and of earlier batches."""
 
     def __init__(self, connector: str, *, exactly_once: bool) -> None:
         self._connector = connector
         self._exactly_once = exactly_once
         self.sources: list[Source] = []
-        """What each item of the batch was made of."""
+        """The source of each item of the batch."""
         self.with_batches = False
-        """Some items are batches themselves."""
+        """Whether some items are batches themselves."""
         self._passed: deque[tuple[int, Partition, Partition]] = deque()
-        """Skipped: how many sendable items came before, source partition and offset."""
+        """Skipped records: how many sendable items came before, source partition and offset."""
         self.sent = 0
-        """Items of the batch that are sent."""
+        """Number of the batch's items that are sent."""
         self.pending: dict[bytes, Partition] = {}
-        """Exactly-once: what the transaction is to commit."""
+        """Offsets that the transaction is to commit, in exactly-once mode."""
         self.tracker: AckTracker[bytes, Partition] = AckTracker()
 
     def begin_batch(self) -> None:
         self.sources, self.sent, self.with_batches = [], 0, False
 
     def add_batch(self, source: SourceBatch) -> None:
-        """An item that is a batch of its own was made of it."""
+        """Note the source of an item that is a batch itself."""
         self.sources.append(source)
         self.with_batches = True
 
     def pass_over(self, partition: Partition, offset: Partition) -> None:
-        """An offset without a sendable item, behind those that are there by now."""
+        """Note an offset without a sendable item, after the present items."""
         self._passed.append((len(self.sources), partition, offset))
 
     def note(self, end: int) -> None:
-        """Items up to `end` are sent: remember their offsets and those passed over, in order."""
+        """Mark items before `end` as sent. Their offsets and those passed over are noted in
+        order."""
         start = self.sent
         while self._passed and self._passed[0][0] <= end:
             position, partition, offset = self._passed.popleft()
@@ -75,8 +76,8 @@ class SentOffsets:
             start = stop
 
     def _end_of_run(self, start: int, end: int) -> int:
-        """Where records of another source partition, or a batch, come behind that at `start`: one
-        record after the other usually is of the same."""
+        """Return the end of the run of records from `start` that share a source partition. It ends
+        at a batch, too. Consecutive records usually have the same partition."""
         sources, with_batches = self.sources, self.with_batches
         partition, stop = sources[start].source_partition, start
         for other in islice(sources, start, end):

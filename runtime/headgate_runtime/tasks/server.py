@@ -15,7 +15,7 @@ _log = logging.getLogger("headgate.task")
 
 LOOPBACK = "127.0.0.1"
 HELLO_TIMEOUT_S = 10.0
-"""A caller has so long to say who it is, however it spreads its bytes."""
+"""Time in which a caller must have sent its hello, in seconds, however it spreads the bytes."""
 HELLO_BYTES_MAX = 16_384
 ACCEPT_AGAIN_S = 0.2
 
@@ -30,16 +30,16 @@ class Connection:
         self._sending = threading.Lock()
 
     def hello(self) -> Hello:
-        """The first line, from a caller that may be anybody.
+        """Return the first line, from a caller that may be anybody.
 
         Raises:
-            OSError, WireError: it does not come, or is none.
+            OSError, WireError: it does not come, or is not a hello.
         """
         line, until = bytearray(), time.monotonic() + HELLO_TIMEOUT_S
         while not line.endswith(b"\n"):
             if len(line) == HELLO_BYTES_MAX:
                 raise wire.WireError(f"a first line of more than {HELLO_BYTES_MAX} bytes")
-            # One by one: what follows is read by `line`.
+            # Byte by byte, because `line` reads what follows.
             self._socket.settimeout(max(0.001, until - time.monotonic()))
             byte = self._socket.recv(1)
             if not byte:
@@ -49,16 +49,17 @@ class Connection:
         return hello
 
     def greeted(self) -> None:
-        # Silence is judged by the runner; this only keeps a thread from waiting for ever.
+        # The runner judges silence. This only keeps a thread from waiting for ever.
         self._socket.settimeout(4 * self._limit_ms / 1000)
         self._lines = self._socket.makefile("rb")
 
     def line(self) -> bytes:
-        """What follows the hello, from a body that is known."""
+        """Return the next line after the hello, from a known body."""
         return self._lines.readline()
 
     def say(self, message: object) -> bool:
-        """Whether it could be said; else the connection is of no use any more."""
+        """Send a message. Return whether it was sent; if not, the connection is of no further
+        use."""
         try:
             with self._sending:
                 self._socket.sendall(encode(message))
@@ -73,12 +74,12 @@ class Connection:
 
 
 class Guests(Protocol):
-    """Who runs the tasks: told of what bodies say, from one thread per connection."""
+    """A runner, which is told what bodies report, by one thread per connection."""
 
     def token(self, run: str) -> str | None: ...
 
     def arrived(self, hello: Hello, connection: Connection) -> bool:
-        """Whether the body may stay; it has been welcomed then."""
+        """Return whether the body may stay. If so, it has been welcomed."""
         ...
 
     def reported(self, run: str, message: Any) -> None: ...
@@ -101,7 +102,7 @@ class LifelineServer:
 
     def close(self) -> None:
         self._closed.set()
-        # A thread in accept() would keep the port open: shutdown wakes it.
+        # A thread in accept() would keep the port open. A shutdown wakes it.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -113,7 +114,8 @@ class LifelineServer:
             except OSError as error:
                 if self._closed.wait(ACCEPT_AGAIN_S):
                     return
-                # Out of descriptors, perhaps: that passes, and without us no task would come up.
+                # Perhaps we are out of descriptors. That passes, and without the listener no task
+                # would start.
                 _log.warning("lifelines: a caller was not accepted: %s", error)
                 continue
             threading.Thread(
@@ -121,7 +123,7 @@ class LifelineServer:
             ).start()
 
     def _serve(self, connected: socket.socket) -> None:
-        with connected:  # whatever goes wrong, it is closed
+        with connected:  # in any case it is closed
             try:
                 connection = Connection(connected, self._limit_ms)
                 hello = connection.hello()
@@ -142,7 +144,7 @@ class LifelineServer:
         for guests in self._guests:
             token = guests.token(hello.run)
             if token is not None:
-                # As bytes: of texts it takes ASCII alone.
+                # As bytes: with texts, it takes ASCII only.
                 same = hmac.compare_digest(token.encode(), hello.token.encode(errors="replace"))
                 return guests if same else None
         return None
@@ -150,7 +152,7 @@ class LifelineServer:
     def _listen(self, run: str, guests: Guests, connection: Connection) -> None:
         try:
             connection.greeted()
-        except OSError:  # it was closed while its guest was let in
+        except OSError:  # it was closed while it was welcomed
             return
         while True:
             try:

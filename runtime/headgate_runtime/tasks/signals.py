@@ -1,10 +1,11 @@
-"""What a process of a worker's tasks makes of signals."""
+"""Signals in the processes of a worker's tasks."""
 
 import signal
 
 
 def leave_signals_to_the_worker() -> None:
-    """A terminal's Ctrl-C and a service manager's SIGTERM go to all processes; the worker decides
-    how and when its tasks stop. Who outlives it misses it on the lifeline, and ends."""
+    """Ignore SIGINT and SIGTERM. A terminal's Ctrl-C and a service manager's SIGTERM go to all
+    processes, but the worker decides how and when its tasks stop. A body that outlives the worker
+    notices it on the lifeline, and ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -11,14 +11,14 @@ from headgate.ports import BatchConsumer, Consumer, ConsumerRecord, LogBatch
 from headgate_runtime.tasks.source_batches import flows_typed
 
 Change: TypeAlias = Callable[[SinkBatch], SinkBatch | None]
-"""What the transforms make of a batch, as `BatchChain.apply`."""
+"""Function that applies the transforms to a batch, as `BatchChain.apply` does."""
 
 
 def batches_flow(
     task: SinkTask, made: TaskConverters, transforms: Sequence[Any], consumer: Consumer
 ) -> Change | None:
-    """What transforms do to batches, which go to the task whole; None: something on the way needs
-    records."""
+    """Return the transforms as a function for whole batches, or None if the task cannot be given
+    whole batches."""
     at_once = flows_typed(made) and takes_rows_at_once(transforms)
     if not (at_once and isinstance(consumer, BatchConsumer) and task.takes_batches()):
         return None
@@ -30,10 +30,10 @@ def batches_flow(
 
 
 def sink_batch(batch: LogBatch, made: TaskConverters) -> SinkBatch:
-    """A batch of the log, before transforms.
+    """Return a batch of the log as the task's converters read it, before transforms.
 
     Raises:
-        Exception: what converters raise, and pyarrow.
+        Exception: as converters and pyarrow raise it.
     """
     from headgate_arrow import rows
 
@@ -63,7 +63,7 @@ def sink_batch(batch: LogBatch, made: TaskConverters) -> SinkBatch:
 
 
 def log_records(batch: LogBatch) -> Sequence[ConsumerRecord]:
-    """The records that the batch stands for, but those that are not wanted."""
+    """Return the records that the batch stands for, without the unwanted ones."""
     from headgate_arrow import rows
 
     return rows.log_records(batch, batch.skip, batch.count)

@@ -49,7 +49,7 @@ _NO_HEADERS: tuple[Headers, tuple[Schema | None, ...]] = ((), ())
 
 
 class SinkContext:
-    """What the connector's task sees of its surroundings. What it asks for is collected here."""
+    """A sink task's link to its worker. It collects the task's requests."""
 
     def __init__(self, lifeline: BodyLifeline) -> None:
         self._lifeline = lifeline
@@ -58,7 +58,7 @@ class SinkContext:
         self.record_log: RecordLog | None = None
         self.seeks: dict[TopicPartition, int] = {}
         self._pauses: dict[TopicPartition, bool] = {}
-        """What was asked last of each: to be paused or to be resumed."""
+        """Last request for each partition: True to pause, False to resume."""
         self._timeout_ms: int | None = None
         self._commit = False
         self.reporter: ErrantRecords | None = None
@@ -110,7 +110,7 @@ class SinkContext:
         self._commit = True
 
     def take_asked(self) -> Sequence[st.SinkRequested]:
-        """What was asked since the last call: one input, or none."""
+        """Return the requests since the last call, as one input or none."""
         if not (self._pauses or self._commit or self._timeout_ms is not None):
             return ()
         paused = tuple(sorted(place for place, wanted in self._pauses.items() if wanted))
@@ -140,7 +140,7 @@ class SinkPerformer:
         self._class = task_class
         plain = task_class.pre_commit is SinkTask.pre_commit
         self._commit_method = "flush" if plain else "pre_commit"
-        """What of the task takes its time before a commit: the one calls the other."""
+        """Method of the task that may take long before a commit. `pre_commit` calls `flush`."""
         self.machine = SinkMachine(SinkSettings.from_spec(self._spec))
         self._converters = tools.converters(self._spec)
         self._transforms = tools.transforms(self._spec)
@@ -156,36 +156,36 @@ class SinkPerformer:
             self._errors, self._spec.task, lifeline.now_ms
         )
         self._resumed: tuple[SinkRecord | None, Sequence[Any]] | None = None
-        """Where to go on with the first record of those that have waited."""
+        """Where to go on with the first of the records that have waited."""
         self._meter = Meter("put")
         self._consumer: Consumer | None = None
         self._task: SinkTask | None = None
         self._interrupt: Callable[[st.BodyInput], None] = lambda _given: None
         self._open: set[TopicPartition] = set()
         self._resting = False
-        """No records at all: the connector is paused, or a redelivery waits."""
+        """No records are taken: the connector is paused, or a redelivery waits."""
         self._held: frozenset[TopicPartition] = frozenset()
-        """Paused by the task."""
+        """Partitions paused by the task."""
         self._paused: frozenset[TopicPartition] = frozenset()
-        """As the consumer has been told."""
+        """Partitions paused at the consumer."""
         self._topics = UsedTopics(lifeline)
         self._batches: BatchConsumer | None = None
-        """The consumer, if batches go to the task whole."""
+        """The consumer, if the task is given whole batches."""
         self._change: Change = lambda batch: batch
         self._arrow: SinkBatch | None = None
-        """What was consumed is this batch, and no records."""
+        """The batch that was consumed, if it is one and not records."""
         self._batch: list[SinkRecord] = []
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
-        """Next offset and count of records in the batch, skipped ones included."""
+        """Next offset and record count of each partition in the batch, skipped records included."""
         self._delivered: dict[TopicPartition, int] = {}
-        """Next offset after what `put` took."""
+        """Next offset of each partition after the records that `put` took."""
         self._committed: dict[TopicPartition, int] = {}
         self._counts: dict[TopicPartition, deque[tuple[int, int]]] = {}
-        """Delivered and not committed: (next offset, records)."""
+        """Delivered and not committed: (next offset, records) of each partition."""
         self._covered_before = 0
         """Records whose offsets were committed when their partitions were revoked."""
         self._moved = False
-        """The task has gone on beyond the group's offsets."""
+        """The task has sought beyond the group's offsets."""
 
     def bind(self, interrupt: Callable[[st.BodyInput], None]) -> None:
         self._interrupt = interrupt
@@ -206,7 +206,7 @@ class SinkPerformer:
                 self._settle_pauses()
                 with long_calls.call("open"):
                     self._checked_task.open(partitions)
-                # The poll that brought them goes on to fetch: from where the task wants them.
+                # The poll that brought the partitions goes on to fetch, so seeks come first.
                 self._seek(partitions)
                 return self._context.take_asked()
             case st.HoldPartitions(partitions):
@@ -294,8 +294,8 @@ class SinkPerformer:
         return replace(consumed, moved=True) if moved else consumed
 
     def _waited(self, timeout_ms: int, paused: bool) -> Sequence[ConsumerRecord]:
-        """Records of which the first is to be tried again, once it is time: the membership stays,
-        and partitions may go meanwhile."""
+        """Return waiting records, of which the first is to be tried again, once it is time. Until
+        then the consumer stays in its group, and partitions may be revoked."""
         left_ms = self._waiting.left_ms()
         self._checked_consumer.poll(0, timeout_ms if paused else min(timeout_ms, left_ms))
         if paused or not self._waiting or self._waiting.left_ms():
@@ -304,11 +304,11 @@ class SinkPerformer:
         return records
 
     def _seek(self, among: Collection[TopicPartition]) -> None:
-        """Source: WorkerSinkTask.rewind. What was committed counts for nothing any more: the next
-        commit may set the group back.
+        """Seek to the offsets that the task asked for. Source: WorkerSinkTask.rewind.
 
-        Where the task's own store is ahead of the group, as a crash between the commits of both
-        leaves it, the group follows: without more records nothing else would ever commit.
+        The committed offsets of these partitions are forgotten: the next commit may set the group
+        back. If the task's own store is ahead of the group, as after a crash between their commits,
+        the group follows. Without further records, nothing else would ever commit.
         """
         seeks = {place: to for place, to in self._context.seeks.items() if place in among}
         ahead = self._ahead_of_group(seeks) if seeks else {}
@@ -336,7 +336,7 @@ class SinkPerformer:
         self._settle_pauses()
 
     def _settle_pauses(self) -> None:
-        """Partitions that came during a pause are paused as well."""
+        """Pause and resume partitions at the consumer, those assigned during a pause included."""
         consumer = self._checked_consumer
         assigned = consumer.assignment()
         wanted = assigned if self._resting else self._held & assigned
@@ -350,7 +350,7 @@ class SinkPerformer:
         try:
             given = sink_batch(batch, self._converters)
             self._arrow = self._change(given)
-        except Exception:  # what is wrong with its key or a row is told record by record
+        except Exception:  # errors in a key or row are reported record by record
             return self._convert(log_records(batch))
         end = given.offset + given.count
         self._ends[given.topic, given.partition] = (end, given.count)
@@ -401,7 +401,7 @@ class SinkPerformer:
                     batch.append(record)
                 else:
                     dropped += 1
-            except Exception as error:  # converters and transforms may be anybody's
+            except Exception as error:  # anybody may have written them
                 place = place_of(transforms, apply)
                 if self._waiting.again(error, records, at, record, transforms[place:]):
                     break
@@ -409,7 +409,7 @@ class SinkPerformer:
                 reason = self._give_up(raw, error, stage, place)
                 detail = detail or reason
                 if not self._errors.settings.tolerate:
-                    break  # the task fails, and nobody has asked about the records behind it
+                    break  # the task fails, and no record behind this one matters
             resumed = None
             known = ends.get((topic, partition))
             ends[topic, partition] = (raw.offset + 1, 1 if known is None else known[1] + 1)
@@ -418,7 +418,7 @@ class SinkPerformer:
         return st.Consumed(len(batch), skipped, detail, dropped)
 
     def _give_up(self, raw: ConsumerRecord, error: Exception, stage: ErrorStage, at: int) -> str:
-        """A record that cannot be used: to the log, and to the queue. Returns what to say of it."""
+        """Log a record that cannot be used, and queue its dead letter. Return the reason."""
         reason = f"{data_error_text(error)} ({raw.topic}-{raw.partition}, offset {raw.offset})"
         log_skipped(self._spec.task, reason, error)
         executing = self._errors.class_of(stage, at)
@@ -443,7 +443,7 @@ class SinkPerformer:
         return st.Delivered()
 
     def _wait_paused(self, delay_ms: int) -> None:
-        """Poll without taking records, so that the membership stays; partitions may go."""
+        """Poll without taking records, to stay in the group. Partitions may be revoked."""
         until_ms = self._lifeline.now_ms() + delay_ms
         while not self._lifeline.stopping and (left_ms := until_ms - self._lifeline.now_ms()) > 0:
             self._serve_group(min(100, left_ms))
@@ -477,15 +477,15 @@ class SinkPerformer:
         try:
             self._covered_before += self._commit_some(partitions)
         except (RetriableError, RebalancedError, TransportError) as error:
-            # They are another's in a moment, who reads again from the last commit.
+            # Another task owns them in a moment, and reads again from the last commit.
             self._meter.commit_failed()
             _log.warning("%s: offsets of revoked partitions: %s", self._spec.task, error)
 
     def _commit_some(self, partitions: set[TopicPartition]) -> int:
-        """Commit what `pre_commit` returns for `partitions`; how many records that covers.
+        """Commit what `pre_commit` returns for `partitions`. Return how many records that covers.
 
-        Source: WorkerSinkTask.commitOffsets. Differs: an exception of `pre_commit` fails the task
-        (a `RetriableError`: the next commit tries again), where Connect rewinds and goes on.
+        Source: WorkerSinkTask.commitOffsets. Differs: an exception of `pre_commit` fails the task,
+        where Connect rewinds and goes on. After a `RetriableError` the next commit tries again.
         """
         given = {tp: offset for tp, offset in self._delivered.items() if tp in partitions}
         if not given:
@@ -536,12 +536,12 @@ class SinkPerformer:
             with long_calls.call("close"):
                 self._checked_task.close(opened)
         for partition in gone:
-            # Another owner may be far beyond it when the partition comes back.
+            # Another owner may be far beyond this offset when the partition comes back.
             self._context.seeks.pop(partition, None)
 
     def lag(self) -> int | None:
-        """Records of its partitions that are not committed; None: it is not known now. Brokers are
-        not asked for it: a consumer of theirs knows what they told it last."""
+        """Return the number of uncommitted records of the task's partitions, or None if it is not
+        known now. Brokers are not asked: their consumer knows the end offsets it was told last."""
         consumer = self._consumer
         if consumer is None or isinstance(consumer, KnowsEnds):
             return self._known_lag()
@@ -571,10 +571,10 @@ class SinkPerformer:
             if found is None:
                 return None
             lag += found
-        return lag if held else None  # it has not joined yet, or a rebalance is under way
+        return lag if held else None  # the task has not joined yet, or a rebalance is under way
 
     def measured(self) -> Measured:
-        """The lag is left out where it is to be looked up: `headgate up` looks itself."""
+        """Return what was measured. A lag to be looked up is left out: `headgate up` does that."""
         consumer = self._consumer
         held = None if consumer is None else len(consumer.assignment())
         return self._meter.read_sink(self._errors.counts.read(), self._known_lag(), held)
@@ -586,9 +586,9 @@ class SinkPerformer:
                 call_quietly("close", lambda: task.close(sorted(self._open)), self._spec)
             call_quietly("stop", task.stop, self._spec)
         if consumer is not None:
-            # Leaving revokes what it holds: that was settled before, and the machine has ended.
+            # Leaving revokes the partitions, which were committed before. The machine has ended.
             quietly(lambda: consumer.on_rebalance(lambda _g: None, lambda _g: None), self._spec)
             quietly(consumer.close, self._spec)
-            self._consumer = None  # it can be asked for nothing any more
+            self._consumer = None  # the consumer must not be used any more
         quietly(self._letters.close, self._spec)
         quietly(self._transport.close, self._spec)

@@ -1,4 +1,5 @@
-"""How far a sink task is behind, by what its consumer has been told: nobody is asked for it."""
+"""The lag of a sink task, computed from what its consumer was told. Nothing is asked over the
+network."""
 
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
@@ -8,14 +9,15 @@ from headgate.ports import TopicPartition
 
 @runtime_checkable
 class KnowsEnds(Protocol):
-    """What a `Consumer` has too whose log would have to be asked for ends over a network."""
+    """Extra methods of a `Consumer` whose log would have to be asked for end offsets over a
+    network."""
 
     def known_ends(self) -> Mapping[TopicPartition, int]:
-        """Ends of its partitions, as it was told last."""
+        """Return the end offsets of its partitions, as the consumer was told last."""
         ...
 
     def known_positions(self) -> Mapping[TopicPartition, int]:
-        """Positions at which partitions were read to their ends, the last of each."""
+        """Return the last position at which each partition was read to its end."""
         ...
 
 
@@ -26,19 +28,19 @@ def partition_lag(
     pending: int | None,
     read_to: int | None,
 ) -> int | None:
-    """Records of a partition that no commit covers; None: it is not known.
+    """Return the number of a partition's records that no commit covers, or None if it is not known.
 
     Args:
-        end: of the partition.
-        committed: by this run.
-        position: behind what this run has consumed; None: nothing.
-        pending: how many consumed records no commit covers; None: it is not known.
+        end: end offset of the partition.
+        committed: offset that this run has committed.
+        position: offset after the last record that this run has consumed. None: it consumed none.
+        pending: consumed records that no commit covers. None: it is not known.
         read_to: the position at which the partition was read to its end.
     """
     if end is None:
         return None
     if committed is not None:
-        # Behind the last record there may be markers of transactions, which nobody commits.
+        # After the last record there may be transaction markers, which nobody commits.
         covered = committed if pending or pending is None else max(committed, read_to or 0)
         return max(0, end - covered)
     if position is None:

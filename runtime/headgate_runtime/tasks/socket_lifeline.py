@@ -1,5 +1,4 @@
-"""The end of a lifeline that a body or a host has, where it is a connection, and the watchdog that
-goes with it."""
+"""The body's or host's end of a lifeline over a connection, and its watchdog."""
 
 import contextlib
 import logging
@@ -37,22 +36,22 @@ _log = logging.getLogger("headgate.task")
 
 CONNECT_TIMEOUT_S = 10.0
 LOG_ROOM = 131_072
-"""Characters of log records that are sent until the worker is heard again. The system's buffers
-hold them: the task's own words and the beats need not wait behind them for a worker that hangs."""
+"""Characters of log records that may be sent before the worker is heard again. The system's buffers
+hold them. So reports and beats need not wait behind them for a worker that hangs."""
 EXIT_STATUS = 70
 """Exit status of a process that lost its lifeline before its task ended (EX_SOFTWARE)."""
 
 
 class SocketLine(Lifeline[Command]):
-    """Connects, says hello and is welcomed, or raises `LifelineGone`.
+    """A lifeline that connects, says hello and is welcomed, or raises `LifelineGone`.
 
-    Once welcomed the process is watched: when the lifeline is lost and `close` has not been called
-    within another `limit_ms`, the process is ended, whatever the connectors' code is doing.
+    Once welcomed, the process is watched. If the lifeline is lost and `close` is not called within
+    another `limit_ms`, the process is ended, whatever connector code is doing.
     """
 
     WELCOME: ClassVar[Any]
     WORDS: ClassVar[Any]
-    """Union of all that the worker says after its welcome."""
+    """Union of all that the worker sends after its welcome."""
 
     def __init__(self, invitation: Invitation, leave: Callable[[int], object] = os._exit) -> None:
         self._leave = leave
@@ -81,11 +80,11 @@ class SocketLine(Lifeline[Command]):
         self._name = invitation.task
         self._welcomed_with(greeting)
         self.outbox = Outbox() if greeting.logs else None
-        """For log records that are to be in the worker's log; None: it does not take them."""
+        """Log records for the worker's log. None: the worker does not take them."""
         self._takes_calls: bool = greeting.calls
         self._telling = threading.Lock()
         self._room = LOG_ROOM
-        # A peer that stops reading must not hold the body longer than its own limit.
+        # A peer that stops reading must not hold up the body longer than the body's own limit.
         self._socket.settimeout(greeting.limit_ms / 1000)
         self._parent = os.getppid()
         self._over = threading.Event()
@@ -93,11 +92,11 @@ class SocketLine(Lifeline[Command]):
             threading.Thread(target=work, name=f"lifeline-{work.__name__}", daemon=True).start()
 
     def _welcomed_with(self, greeting: Any) -> None:
-        """Called before anything else is read."""
+        """Take the welcome, before anything else is read."""
 
     def tell(self, message: object) -> None:
         if isinstance(message, TaskEnded):
-            self._tell_logs()  # after the last word nobody listens
+            self._tell_logs()  # after the last report nobody listens
         self._say(message)
 
     def close(self) -> None:
@@ -115,7 +114,8 @@ class SocketLine(Lifeline[Command]):
                 self.lose(f"the connection to the worker broke: {error}")
 
     def _tell_logs(self) -> None:
-        """Some of what has been logged, by what the worker has been heard to be there for."""
+        """Send waiting log records, as many as `LOG_ROOM` allows since the worker was last
+        heard."""
         if self.outbox is None:
             return
         with self._telling:
@@ -155,7 +155,7 @@ class SocketLine(Lifeline[Command]):
             self.lose(reason)
 
     def _watch(self) -> None:
-        """Beats; and ends the process when the body does not end though the lifeline is lost."""
+        """Send beats. End the process if the lifeline is lost and the body does not end."""
         limit_ms = self._silence.limit_ms
         lost_ms: int | None = None
         while not self._over.wait(limit_ms / 10_000):
@@ -174,7 +174,7 @@ class SocketLine(Lifeline[Command]):
 
 
 class SocketLifeline(SocketLine[TaskCommand], BodyLifeline):
-    """Lifeline of the body of one task, which is welcomed with its spec."""
+    """Lifeline of one task's body. Its welcome has the task's spec."""
 
     WELCOME = Welcome
     WORDS = FromWorker
@@ -192,7 +192,7 @@ class SocketLifeline(SocketLine[TaskCommand], BodyLifeline):
 
 
 class HostLifeline(SocketLine[HostCommand]):
-    """Lifeline of a host: one for all of its tasks."""
+    """Lifeline of a host, shared by all of its tasks."""
 
     WELCOME = HostWelcome
     WORDS = ToHost
@@ -202,6 +202,6 @@ class HostLifeline(SocketLine[HostCommand]):
         return self._silence
 
     def report(self, run: str, report: BodyReport) -> None:
-        """Tell what one of the tasks reports."""
+        """Send the report of one task."""
         if self._takes_calls or not isinstance(report, LongCall):
             self.tell(FromTask(run, report))

@@ -1,10 +1,11 @@
 """Batches of Arrow rows on their way from `poll` to the log.
 
-They go whole where nothing needs records: transforms that take rows at once, the default converter
-of values under ``headgate up``, and a log that keeps batches. With JsonConverter or AvroConverter a
-batch becomes a column of values, one for each record, whatever the log is. Else, and where a value
-has no form in Python or a transform fails, a batch is made into the records that the task might
-have given in its place.
+They go whole if nothing needs records: with transforms that take rows at once, the default
+converter of values under ``headgate up``, and a log that keeps batches. With JsonConverter or
+AvroConverter a batch becomes a column of values, one for each record, on any log.
+
+Otherwise a batch is made into the records that the task might have returned in its place. So it is
+if a value has no form in Python or a transform fails.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,16 +39,16 @@ if TYPE_CHECKING:
     from headgate_arrow.batch_chain import BatchChain
 
 BYTES_MAX: Final = 16 * 1024 * 1024
-"""A batch in the log has no more, unless one row has."""
+"""Most bytes of a batch in the log, unless one row has more."""
 TRIED_AGAIN: Final = 1_000
-"""Rows of the parts that are tried where a transform failed: one bad row costs so many the slower
-way."""
+"""Rows of each part that is tried after a transform failed. One bad row costs so many rows the
+slower way."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ReadyBatch:
-    """A batch that is to be sent at once."""
+    """A batch that is to be sent whole."""
 
     source: SourceBatch
     sent: LogBatch | ValueColumn
@@ -67,26 +68,26 @@ _BATCHES: Final = frozenset((LogBatch, ValueColumn, SourceBatch))
 
 
 def flows_typed(made: TaskConverters) -> bool:
-    """Whether values and headers are converted as they stand in a batch of the log."""
+    """Return whether values and headers are converted as they stand in a batch of the log."""
     return type(made.value) is TypedConverter and type(made.header) is SimpleHeaderConverter
 
 
 ColumnWriter: TypeAlias = Callable[[Any], list[bytes]]
-"""The values of each row of a RecordBatch."""
+"""Function that returns the value of each row of a RecordBatch."""
 
 
 def writes_columns(converter: object) -> bool:
-    """Whether there is a `column_writer` for it. What somebody derives from it may write otherwise,
-    and has no `form` of its own."""
+    """Return whether there is a `column_writer` for a converter. A derived class may write
+    differently, so it must have a `form` of its own."""
     kind = type(converter)
     return kind is JsonConverter or (issubclass(kind, AvroConverter) and "form" in vars(kind))
 
 
 def column_writer(converter: object, topic: str, schema: Schema) -> ColumnWriter:
-    """
+    """Return the writer for values of a topic and schema.
+
     Raises:
-        Exception: what the converter raises for the schema, or its values are to be written one by
-            one.
+        Exception: the converter raises it for the schema, or the values must be written one by one.
     """
     if isinstance(converter, JsonConverter):
         from headgate_arrow.json_columns import JsonColumns
@@ -99,25 +100,25 @@ def column_writer(converter: object, topic: str, schema: Schema) -> ColumnWriter
 
 
 class SourceBatches:
-    """Makes what `poll` has given into what can be sent."""
+    """Prepares the items that `poll` has returned for sending."""
 
     def __init__(self, made: TaskConverters, transforms: Sequence[Any] = ()) -> None:
         self._converters = made
         self._transforms = transforms
         self._chain: BatchChain | None = None
-        """The transforms for batches; made with the first."""
+        """The transforms for batches, made with the first batch."""
         self._columns: tuple[str, Schema, ColumnWriter] | None = None
-        """Writes the values of the last topic and schema."""
+        """Writer for the values of the last topic and schema."""
         self.flow = False
-        """Batches go without being made into records."""
+        """Whether batches are sent without being made into records."""
         self.kept = False
-        """The log keeps them whole."""
+        """Whether the log keeps them whole."""
 
     def decide(self, producer: Producer | None, *, needs_records: bool) -> None:
-        """Find out how batches go.
+        """Decide how batches are sent.
 
         Args:
-            needs_records: the task has use for records alone.
+            needs_records: the task can use records only.
         """
         made = self._converters
         simple = type(made.header) is SimpleHeaderConverter and not needs_records
@@ -126,10 +127,10 @@ class SourceBatches:
         self.flow = self.kept or (at_once and writes_columns(made.value))
 
     def prepared(self, items: Sequence[Item | SourceBatch]) -> Sequence[Item]:
-        """`items` without any `SourceBatch`.
+        """Return `items` without any `SourceBatch`.
 
         Raises:
-            PolledTypeError: a batch is none: its columns are not those of its schema.
+            PolledTypeError: a batch is invalid: its columns are not those of its schema.
         """
         if SourceBatch not in set(map(type, items)):
             return items  # type: ignore[return-value]
@@ -154,15 +155,16 @@ class SourceBatches:
         return rows.source_records(batch)
 
     def _transformed(self, batch: SourceBatch, part_rows: int) -> Sequence[Item]:
-        """
+        """Return the batch as items to send.
+
         Args:
-            part_rows: where the batch as a whole cannot be had, parts of so many rows are tried.
+            part_rows: rows of each part that is tried if the batch cannot be prepared as a whole.
         """
         from headgate_arrow import rows
 
         try:
             return self._ready(batch)
-        except Exception:  # of a row, the key or a header: as records each is told by itself
+        except Exception:  # of a row, the key or a header: as records, each is reported by itself
             if not self._transforms or batch.count <= part_rows:
                 return rows.source_records(batch)
         found: list[Item] = []
@@ -201,9 +203,10 @@ class SourceBatches:
         return ready
 
     def _column(self, batch: SourceBatch, key: bytes | None, time_ms: int | None) -> ValueColumn:
-        """
+        """Return the batch as a column of values.
+
         Raises:
-            Exception: the values cannot be had by columns.
+            Exception: the values cannot be written by columns.
         """
         known, topic, schema = self._columns, batch.topic, batch.value_schema
         if known is None or known[0] != topic or (known[1] is not schema and known[1] != schema):
@@ -214,7 +217,7 @@ class SourceBatches:
         return ValueColumn(batch.topic, batch.partition, key, values, headers, time_ms)
 
     def _changed(self, batch: SourceBatch) -> SourceBatch | None:
-        """The batch through the transforms; None: they drop it."""
+        """Return the batch after the transforms, or None if they drop it."""
         if not self._transforms:
             return batch
         if self._chain is None:
@@ -241,13 +244,13 @@ class SourceBatches:
 
 
 def send(producer: Producer, items: Sequence[Sent], *, with_batches: bool) -> int:
-    """Send `items` in their order. Returns how many rows they have.
+    """Send `items` in their order. Return how many rows they have.
 
     Args:
         with_batches: whether any of them may be a batch.
 
     Raises:
-        TransactionOverError: its `place`, where it has one, is that among the rows of `items`.
+        TransactionOverError: its `place`, if set, counts rows of all `items`.
     """
     if not with_batches:
         producer.send(items)  # type: ignore[arg-type]
@@ -286,7 +289,7 @@ def _places_from(items: Sequence[Sent], start: int) -> Iterator[None]:
 
 
 def rows_in(items: Sequence[object]) -> int:
-    """How many rows things have of which some are batches."""
+    """Return the number of rows of items, some of which may be batches."""
     if set(map(type, items)).isdisjoint(_BATCHES):
         return len(items)
     return sum(

@@ -1,6 +1,6 @@
 """Performs the effects of a source task: poll, transform, convert, send, commit.
 
-The loop over a batch is the data plane's hot path; what can be decided per batch is.
+The loop over a batch is the data plane's hot path. What can be decided once for a batch is.
 """
 
 import logging
@@ -80,19 +80,19 @@ INIT_RETRY_MS = 30_000
 RETRY_WAIT_S = 0.2
 FETCH_LEAVE_S = 0.2
 """How long a task that ends waits for its first look at the offsets: perhaps no broker answers.
-What it looks with opens nothing any more once it is closed."""
+Once closed, the log of that look opens no connection."""
 WAITING_S = 0.5
-"""Longest wait of one poll for a record that is to be tried again: then commits have their turn."""
+"""Longest wait of one poll for a record that is to be tried again. Then commits have their turn."""
 _KEY, _VALUE = ErrorStage.KEY_CONVERTER, ErrorStage.VALUE_CONVERTER
 _HEADER, _TRANSFORM = ErrorStage.HEADER_CONVERTER, ErrorStage.TRANSFORMATION
 _BEFORE: tuple[str, Headers, tuple[Schema | None, ...], SentHeaders] = ("", (), (), ())
-"""Topic and headers of the record before, and what is sent of these: a transform may give all
-records the very same headers."""
+"""Topic, headers and converted headers of the previous record. A transform may give all records the
+same headers."""
 _NO_RECORD = (TypeError, ValueError, OverflowError, TransportError)
-"""What logs raise where a record has a partition or a timestamp of another type."""
+"""Exceptions that logs raise for a partition or a timestamp of the wrong type."""
 QUICK_S = 0.05
-"""A poll that takes longer may have waited, as one may that follows on it, or on one that found
-nothing: nobody would hear of a commit meanwhile."""
+"""Longest poll that counts as quick. A slower poll may have waited, and so may the poll after it or
+after one that found nothing. A commit would go unnoticed meanwhile."""
 
 Offsets: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 
@@ -121,15 +121,15 @@ class SourcePerformer:
             self._errors, spec.task, lifeline.now_ms
         )
         self._sends = self._numbered = 0
-        """Records sent in this run; the producer's number of the first of the batch."""
+        """Records sent in this run, and the producer's number of the first record of the batch."""
         self._resumed: tuple[SourceRecord | None, Sequence[Any]] | None = None
-        """Where to go on with the first record of those that have waited."""
+        """Where to go on with the first of the records that have waited."""
         self._letters = 0
         """Dead letters in the batch."""
         self._more = 0
-        """Rows in batches, beyond one of each."""
+        """Rows in batches, not counting one of each batch."""
         self._ahead: st.Polled | HeldError | None = None
-        """What came of a poll that was made during a commit, and no `Poll` has taken."""
+        """Result of a poll during a commit that no `Poll` effect has taken yet."""
         by_connector = spec.exactly_once and (
             self._settings.boundary is TransactionBoundary.CONNECTOR
         )
@@ -192,7 +192,7 @@ class SourcePerformer:
         return producer
 
     def _connect(self) -> Sequence[st.BodyInput]:
-        # What is wrong here is wrong when it counts, too, and said then.
+        # An error here is left alone: the real attempt later meets it, too, and reports it.
         with suppress(Exception):
             fetching = threading.Thread(target=self._fetch_offsets, daemon=True)
             fetching.start()
@@ -203,8 +203,8 @@ class SourcePerformer:
         return ()
 
     def _fetch_offsets(self) -> None:
-        """What is there already, while the producer is initialised; what counts is read then."""
-        with suppress(Exception):  # it is tried again then, and said
+        """Read offsets once while the producer is initialised. The read that counts comes later."""
+        with suppress(Exception):  # the later read fails, too, and reports it
             self._transport.offset_log.read(0, 1)
 
     def _fetched(self, within_s: float | None = None) -> None:
@@ -225,7 +225,7 @@ class SourcePerformer:
             except TransportError:
                 if self._lifeline.stopping or monotonic_ms() > deadline_ms:
                     raise
-                # Not the lifeline's wait, which ends at once where a pause is wanted.
+                # The lifeline's wait does not do: it ends at once if a pause is wanted.
                 time.sleep(RETRY_WAIT_S)
 
     def _read_offsets(self) -> st.BodyInput:
@@ -244,7 +244,7 @@ class SourcePerformer:
         self._context.keeps_batches = self._batches.kept
         with long_calls.call("start"):
             task.start(self._spec.task_config)
-        # A task that is told of commits may take what is committed for all that it has given.
+        # A task that is told of commits may take a commit to cover all records it has returned.
         told = not (inherits(task, "commit") and inherits(task, "commit_record"))
         self._polls_ahead = self._settings.boundary is TransactionBoundary.POLL and not told
         return st.Started()
@@ -290,12 +290,12 @@ class SourcePerformer:
         return replace(converted, awaited=context.awaited, quarantined=context.quarantined)
 
     def _poll_waiting(self) -> st.Polled:
-        """Go on with a batch of which a record is to be tried again, if it is time."""
+        """Go on with a batch that has a record to be tried again, if it is time."""
         self._in_a_row = 0
         if left_ms := self._waiting.left_ms():
             self._lifeline.wait(min(left_ms / 1000, WAITING_S))
         if self._lifeline.stopping:
-            return st.Polled()  # the next start reads them again
+            return st.Polled()  # the next start reads these records again
         if self._waiting.left_ms():
             return st.Polled(retriable=self._waiting.reason)
         records, self._resumed = self._waiting.take()
@@ -352,7 +352,7 @@ class SourcePerformer:
                     stage = _VALUE
                     value = value_of(topic, out.value, out.value_schema)
                     sent = ProducerRecord(topic, out.partition, sent_key, value, same_sent, time_ms)
-            except Exception as error:  # converters and transforms may be anybody's
+            except Exception as error:  # anybody may have written them
                 place = place_of(transforms, apply)
                 rest = transforms[place:] if stage is _TRANSFORM else ()
                 if self._waiting.again(error, records, at, out, rest):
@@ -384,7 +384,7 @@ class SourcePerformer:
         return boundaries.told(more, whole=not waits)
 
     def _take_batch(self, ready: ReadyBatch | DroppedBatch) -> int:
-        """Returns how many records of it are dropped."""
+        """Add a batch to be sent. Return how many records of it are dropped."""
         if isinstance(ready, DroppedBatch):
             return ready.count
         topic = ready.source.topic
@@ -396,7 +396,7 @@ class SourcePerformer:
         return 0
 
     def _give_up(self, record: SourceItem, error: Exception, stage: ErrorStage, at: int) -> str:
-        """A record that cannot be sent. Returns what to say of it."""
+        """Pass over a record that cannot be sent. Return the reason for the report."""
         check_item(self._task, record)
         check_fields(record)
         reason = f"{data_error_text(error)} ({position(record)})"
@@ -416,7 +416,7 @@ class SourcePerformer:
         cause = error or DataError(reason)
         letter = self._errors.source_letter(record, cause, stage, executing)
         if letter is not None:
-            # Like any record of the batch, so that it shares its transaction and its offset's fate.
+            # A letter is sent like a record of the batch: it shares its transaction and offset.
             if letter.topic not in self._known_topics:
                 self._ensure_topic(letter.topic, letters=True)
             self._batch.append(letter)
@@ -427,7 +427,7 @@ class SourcePerformer:
         self._lost(record)
 
     def _offset_alone(self, record: SkippedRecord | OffsetUpdate) -> tuple[int, str]:
-        """Take what comes without a record: how many were skipped with it, and why."""
+        """Note an offset without a record. Return how many records it skips, and why."""
         if isinstance(record, SkippedRecord):
             self._pass_over(record, record.reason)
             return record.count, record.reason
@@ -435,7 +435,7 @@ class SourcePerformer:
         return 0, ""
 
     def _lost(self, record: SourceItem) -> None:
-        """Nothing of it will be in the log; told with what is settled next."""
+        """Note a record that will not be in the log. The task is told with the next settled."""
         if self._unsettled is not None and isinstance(record, SourceRecord):
             self._unsettled.lost.append(record)
 
@@ -449,7 +449,7 @@ class SourcePerformer:
     def _send(self, first: int, end: int) -> Sequence[st.BodyInput]:
         assert self._producer is not None
         if end == len(self._batch) + self._more:
-            end = len(self._batch)  # batches are never parted: no boundary is within one
+            end = len(self._batch)  # batches are never split: no boundary lies within one
         whole = first == 0 and end == len(self._batch)
         records = self._batch if whole else self._batch[first:end]
         sources = self._noted.sources[first:end]
@@ -479,7 +479,7 @@ class SourcePerformer:
                 reason = reason or refusal(ack, self._noted.sources, self._numbered)
                 self._topics.refused(ack.first, ack.last)
                 if self._unsettled is not None:
-                    # Else the task ends, and is to read them again.
+                    # Otherwise the task ends, and reads them again later.
                     self._unsettled.refused(ack.first, ack.last, lost=self._settings.tolerate)
             else:
                 self._topics.acknowledged(ack.first, ack.last)
@@ -494,7 +494,7 @@ class SourcePerformer:
     def _commit(self) -> st.BodyInput:
         assert self._task is not None
         self._noted.note(self._noted.sent)
-        batch, sources = self._batch, self._noted.sources  # a poll meanwhile gives others
+        batch, sources = self._batch, self._noted.sources  # a poll during the commit replaces both
         try:
             self._commit_pending()
         except TransactionOverError as error:
@@ -508,7 +508,7 @@ class SourcePerformer:
         return st.Committed(ahead=self._ahead is not None)
 
     def _tell_settled(self) -> None:
-        """`commit_record` for what the log has taken, or never will."""
+        """Call `commit_record` for the records that the log has taken or never will take."""
         if self._unsettled is None:
             return
         assert self._producer is not None
@@ -524,7 +524,7 @@ class SourcePerformer:
         if not self._noted.pending:
             return
         offsets = [(key, encode_value(offset)) for key, offset in self._noted.pending.items()]
-        # Right before: a body that was frozen must find out now, not after it has committed.
+        # Right before the commit: a body that was frozen must notice it now, not later.
         self._lifeline.check()
         if self._polls_ahead and self._in_a_row > 1 and not self._lifeline.wait(0):
             self._commit_and_poll(self._producer, offsets)
@@ -533,15 +533,15 @@ class SourcePerformer:
         self._noted.pending.clear()
 
     def _commit_and_poll(self, producer: Producer, offsets: Offsets) -> None:
-        """While the log is waited for, which is a third of the time of a batch of 2,000."""
+        """Poll while waiting for the commit: a third of the time of a batch of 2,000 records."""
         end = producer.begin_commit(offsets)
         if end is None:
             return
         commit = self._offsets.commit = CommitUnderWay(end)
-        held = HeldError()  # of the task; raised when what it gave before is committed
+        held = HeldError()  # the poll's error; raised once the batch before is committed
         with held:
             polled = self._poll(0)
-            # One that found nothing was begun too early to say that the task is idle.
+            # A poll that found nothing began too early to tell that the task is idle.
             self._ahead = polled if polled.found or polled.retriable else None
         if held.text:
             self._ahead = held
@@ -563,7 +563,7 @@ class SourcePerformer:
         self._noted.note(self._noted.sent)
         failed = self._absorb_acks()
         if failed and not self._settings.tolerate:
-            return failed  # the task ends, and is to begin again before what was refused
+            return failed  # the task ends, and is to begin again before the refused records
         ready = self._noted.tracker.take()
         if ready:
             records = [(key, encode_value(offset)) for key, offset in ready.items()]
@@ -593,5 +593,5 @@ class SourcePerformer:
             if self._spec.exactly_once and self._noted.pending:
                 quietly(producer.abort, self._spec)
             quietly(producer.close, self._spec)
-        self._fetched(FETCH_LEAVE_S)  # else it might use what is closed here
+        self._fetched(FETCH_LEAVE_S)  # otherwise it might use what is closed here
         quietly(self._transport.close, self._spec)

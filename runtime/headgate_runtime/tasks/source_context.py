@@ -1,4 +1,4 @@
-"""What the task of a source connector sees of its surroundings."""
+"""The context of a source connector's task."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _log = logging.getLogger("headgate.task")
 
 
 class SourceContext:
-    """What the connector's task sees of its surroundings."""
+    """A source task's link to its worker. Source: `SourceTaskContext`."""
 
     def __init__(
         self,
@@ -26,9 +26,9 @@ class SourceContext:
         self._offsets = offsets
         self._transaction = transaction
         self.awaited = False
-        """The poll under way has said that it waits for input."""
+        """Whether the poll under way has said that it waits for input."""
         self.quarantined: tuple[str, ...] = ()
-        """As the task has said last."""
+        """Inputs that the task named last."""
         self.takes_batches = False
         self.keeps_batches = False
 
@@ -73,5 +73,6 @@ class SourceContext:
 
 
 def inherits(task: SourceTask, name: str) -> bool:
-    """Whether calls of `name` come to nothing."""
+    """Return whether the task has not overridden method `name`, so that calling it has no
+    effect."""
     return getattr(getattr(task, name), "__func__", None) is getattr(SourceTask, name)

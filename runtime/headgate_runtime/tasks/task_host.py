@@ -1,7 +1,8 @@
-"""A host: runs the bodies of several tasks as threads of its process.
+"""A host, which runs the bodies of several tasks as threads of its process.
 
 It decides nothing. The worker's `headgate.task.host.HostMachine` says what is started, abandoned
-and ended. What the host hears is heard by all its tasks: they share the silence of its lifeline.
+and ended. The tasks share the host's lifeline: whatever the host hears counts as heard by all of
+them.
 """
 
 import logging
@@ -25,11 +26,11 @@ from headgate_runtime.tasks.tools import BodyTools, PluginTools
 _log = logging.getLogger("headgate.task")
 
 REST_S = 1.0
-"""Longest wait without a look at the host's lifeline."""
+"""Longest wait without a look at the host's lifeline, in seconds."""
 
 
 class TaskHost:
-    """The main thread takes commands, and each task has a thread."""
+    """The host: its main thread takes commands, and each task has a thread of its own."""
 
     def __init__(self, line: HostLifeline, tools: BodyTools | None = None) -> None:
         self._line = line
@@ -99,7 +100,7 @@ class TaskHost:
     def _run(self, run: str, lifeline: MemoryLifeline) -> None:
         try:
             run_body(lifeline, self._tools)
-        finally:  # whatever it was: who waits for this run would wait for ever
+        finally:  # in any case: otherwise the worker would wait for this run for ever
             self._returned(run)
 
     def _returned(self, run: str) -> None:

@@ -1,7 +1,7 @@
-"""Runs task bodies as threads of the worker: no process to start, and none to kill.
+"""Runs task bodies as threads of the worker: there is no process to start, and none to kill.
 
-A thread that does not return can only be abandoned, so an exactly-once sink is refused here (see
-`select.runner_refusal`), and a task that hangs keeps what it holds.
+A thread that does not return can only be abandoned. So exactly-once sinks are refused here (see
+`select.runner_refusal`), and a task that hangs keeps its resources.
 """
 
 import threading
@@ -32,12 +32,12 @@ class _ThreadRun:
     deadline_ms: int | None = None
     grace_ms: int = 0
     ending: TaskEnded | None = None
-    """How the body says that it is about to end."""
+    """How the body will end, as it has announced."""
     ended: bool = False
     released: bool = False
 
     def end_within(self, grace_ms: int) -> None:
-        """Never later than was said before."""
+        """Set the deadline, unless an earlier one is set."""
         deadline_ms = monotonic_ms() + grace_ms
         if self.deadline_ms is None or deadline_ms < self.deadline_ms:
             self.deadline_ms, self.grace_ms = deadline_ms, grace_ms
@@ -52,7 +52,7 @@ class ThreadRunner:
         tools: BodyTools | None = None,
         alive: Callable[[], bool] | None = None,
     ) -> None:
-        """`alive`: beats are sent only while it returns True (the herder is being served)."""
+        """Send beats only while `alive` returns True, that is, while the herder is served."""
         self._report = report
         self._limit_ms = silence_limit_ms
         self._tools = tools
@@ -96,7 +96,7 @@ class ThreadRunner:
         found.lifeline.deliver(StopTask())
 
     def close(self) -> None:
-        """Abandon whatever still runs."""
+        """Abandon all tasks that still run."""
         self._closed.set()
         with self._lock:
             runs = list(self._runs)
@@ -108,7 +108,7 @@ class ThreadRunner:
     def _run(self, run: str, lifeline: MemoryLifeline) -> None:
         try:
             run_body(lifeline, self._tools)
-        finally:  # whatever it was: who waits for this run would wait for ever
+        finally:  # in any case: otherwise the worker would wait for this run for ever
             self._release(run, abandoned=False)
 
     def _reported(self, run: str, report: BodyReport) -> None:

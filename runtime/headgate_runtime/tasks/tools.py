@@ -1,4 +1,4 @@
-"""What a body needs from the world to run its task: the log, the connector's class, converters."""
+"""What a body needs to run its task: the log, the connector's class and its converters."""
 
 from collections.abc import Sequence
 from typing import Protocol, cast
@@ -33,10 +33,11 @@ class BodyTools(Protocol):
 
 
 class PluginTools:
-    """The installed packages: transports by kind, connectors by plugin name."""
+    """Tools from the installed packages: transports by kind, connectors by plugin name."""
 
     def open_transport(self, spec: TaskSpec) -> TaskTransport:
-        """
+        """Return the transport of the task.
+
         Raises:
             ValueError: no transport of that kind.
         """
@@ -49,9 +50,10 @@ class PluginTools:
         )
 
     def task_class(self, spec: TaskSpec) -> TaskClass:
-        """
+        """Return the class of the task.
+
         Raises:
-            PluginError: the connector's class cannot be had, or has no task class.
+            PluginError: the connector's class is not usable, or has no task class.
         """
         name = spec.connector_config.get("connector.class", "")
         return task_class(find_connector(name, looked_at=True))

@@ -1,4 +1,4 @@
-"""Creates the topics that a source task writes to, as `topic.creation.*` says (KIP-158)."""
+"""Creates the topics to which a source task writes, by `topic.creation.*` (KIP-158)."""
 
 from typing import Any
 
@@ -8,12 +8,13 @@ from headgate.ports import RecordLog
 from headgate.task.messages import TaskSpec
 
 ENABLE = "topic.creation.enable"
-"""Worker setting: whether topics are created at all."""
+"""Worker setting that says whether topics are created at all."""
 
 
 class TopicCreation:
-    """Topics of one task. Source: TopicCreation, TopicAdmin. Differs: without `topic.creation.*` in
-    the config topics are created too; Java leaves that to the brokers then."""
+    """Creates the topics of one task. Source: TopicCreation, TopicAdmin. Differs: without
+    `topic.creation.*` in the config topics are created, too. Java leaves that to the brokers
+    then."""
 
     def __init__(self, spec: TaskSpec, log: RecordLog) -> None:
         settings, config = spec.worker_settings, spec.connector_config
@@ -24,14 +25,14 @@ class TopicCreation:
         self._enabled = settings.get(ENABLE, "true").strip().lower() == "true"
 
     def ensure(self, topic: str, *, letters: bool = False) -> None:
-        """Create `topic` if it is not there.
+        """Create `topic` if it does not exist.
 
         Args:
             letters: it is the dead letter queue, which has one partition.
 
         Raises:
             ValueError: it is the task's own offsets topic.
-            RefusedError: not with these settings, or not with these rights.
+            RefusedError: these settings or rights do not allow it.
             TransportError: the log could not be reached.
         """
         spec = self._spec
@@ -52,6 +53,6 @@ class TopicCreation:
                 more["replicas"] = wanted.replicas
             if wanted.config:
                 more["config"] = wanted.config
-            # -1, here as in Connect: nothing is said of it.
+            # -1 leaves it to the brokers, as in Connect.
             partitions = None if wanted.partitions == -1 else wanted.partitions
             self._log.create_topic(topic, partitions, **more)

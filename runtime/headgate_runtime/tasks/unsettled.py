@@ -1,4 +1,4 @@
-"""Records of a source task whose `commit_record` is still to be called."""
+"""Records of a source task for which `commit_record` has still to be called."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,17 @@ from headgate.ports import RecordMetadata
 
 
 class UnsettledRecords:
-    """Records as the task gave them, until the log has taken them or they are lost for good."""
+    """Records as the task returned them, until the log has taken them or they are lost for good."""
 
     def __init__(self) -> None:
         self._sent: dict[int, SourceRecord | None] = {}
-        """Records by the producer's number; None: a dead letter of what was no record."""
+        """Records by the producer's number. None: a dead letter of an item that was no record."""
         self._next = 0
         self.lost: list[SourceRecord] = []
 
     def sent(self, records: Sequence[SourceRecord | SkippedRecord | SourceBatch]) -> None:
-        """`records` have no batch where any is to be told of: see `SourceBatches`."""
+        """Note records that were sent. They include no batches if the task is told of commits: see
+        `SourceBatches`."""
         self._sent.update(
             (number, record if isinstance(record, SourceRecord) else None)
             for number, record in enumerate(records, self._next)
@@ -36,7 +37,8 @@ class UnsettledRecords:
     def settled(
         self, places: Sequence[tuple[int, RecordMetadata]]
     ) -> list[tuple[SourceRecord, RecordMetadata | None]]:
-        """Each once."""
+        """Return the records that are settled since the last call, each once. A lost record has no
+        metadata."""
         lost, self.lost = self.lost, []
         sent = ((self._sent.pop(number), place) for number, place in places)
         return [

@@ -1,7 +1,7 @@
-"""Which topics a run has used, each told once. Source: KIP-558.
+"""The topics that a run has used, each reported once. Source: KIP-558.
 
-Differs from Connect, which notes a source's topic when a record of it is acknowledged, even in a
-transaction that is aborted later: here it counts when the record is committed.
+Differs: Connect notes a source's topic when a record is acknowledged, even in a transaction that is
+aborted later. Here it counts when the record is committed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from headgate_runtime.tasks.source_batches import Sent
 
 
 class UsedTopics:
-    """Topics that a task has used."""
+    """Topics that a task has used. Each is reported once."""
 
     def __init__(self, lifeline: BodyLifeline) -> None:
         self._lifeline = lifeline
@@ -27,25 +27,26 @@ class UsedTopics:
 
 
 class SentTopics:
-    """Topics that a source task has used: each counts once the log has taken a record of it.
+    """Topics that a source task has used. Each counts once the log has taken a record of it.
 
-    Costs nothing per record, but in the batch after a topic that is new.
+    This costs nothing per record, except in the batch after a new topic.
     """
 
     def __init__(self, lifeline: BodyLifeline) -> None:
         self._topics = UsedTopics(lifeline)
         self._new: set[str] = set()
-        """Nothing of them is on its way."""
+        """Topics without a record under way."""
         self._open: dict[str, int] = {}
-        """Sent and not settled: the number of a record (as `Producer.send` counts them)."""
+        """Topics with a record that is sent and not settled: its number, as `Producer.send`
+        counts."""
         self._next = 0
 
     def saw_topic(self, topic: str) -> None:
-        """To be called once for each topic, before records of it are sent."""
+        """Announce a topic. Called once for each, before records of it are sent."""
         self._new.add(topic)
 
     def sent(self, records: Sequence[Sent], rows: int) -> None:
-        """`rows` are those of `records`, each batch with all that it has."""
+        """Note sent records. `rows` counts the rows of all batches among them."""
         if self._new:
             number = self._next
             for record in records:
@@ -59,15 +60,15 @@ class SentTopics:
         self._topics.used(self._settle(first, last))
 
     def refused(self, first: int, last: int) -> None:
-        """The log did not take these: the next record of the topic may tell."""
+        """Note records that the log did not take. The topic's next record may count."""
         self._new |= self._settle(first, last)
 
     def committed(self) -> None:
-        """All that was sent."""
+        """Note that all sent records were committed."""
         self.acknowledged(0, self._next)
 
     def aborted(self) -> None:
-        """All that was sent."""
+        """Note that all sent records were aborted."""
         self.refused(0, self._next)
 
     def _settle(self, first: int, last: int) -> set[str]:

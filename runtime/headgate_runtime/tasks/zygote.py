@@ -1,21 +1,25 @@
-"""A process that has loaded what task bodies need and becomes one whenever it is asked to.
+"""A process that has loaded what task bodies need, and is forked to become one on request.
 
-Run as ``python -m headgate_runtime.tasks.zygote FD MODULE... -- PADDING``. FD is a stream socket to
-the worker's launcher; the modules are imported first (and their `before_forks` called, where they
-have one), and the installed packages searched for connectors, once, as the worker does; what cannot
-be is left to the bodies. A body that is forked from here starts in milliseconds where a new
-interpreter needs most of a second of CPU, and shares the memory of what was loaded.
+Run it as ``python -m headgate_runtime.tasks.zygote FD MODULE... -- PADDING``. FD is a stream socket
+to the worker's launcher. The modules are imported first, and their `before_forks` called if they
+have one. Then the installed packages are searched for connectors, once, as the worker does. What
+fails is left to the bodies.
+
+A body that is forked from here starts in milliseconds, where a new interpreter needs most of a
+second of CPU. It shares the memory of all that was loaded.
 
 launcher -> zygote   ``{"fork": id, "name": text}`` with the body's stdin and stdout, or
                      ``{"kill": id}``
 zygote -> launcher   ``{"ended": id, "status": n}``, the number of a signal negative;
-                     `EXEC_FAILED` also where there could be no process
+                     `EXEC_FAILED` also if there could be no process
 
-JSON, a line each. When it forks the zygote has one thread and no clients, so a fork copies no lock
-that another thread holds; where an imported module has started threads, the body begins with a new
-interpreter. Only the zygote knows which of its children are not collected yet, so only it kills
-them: no pid can have become another process's. It ends when its launcher does; the bodies then find
-out themselves.
+Messages are JSON, a line each. When it forks, the zygote has one thread and no clients, so no fork
+copies a lock that another thread holds. If an imported module has started threads, the body begins
+with a new interpreter.
+
+Only the zygote knows which of its children are not collected yet, so only it kills them: none of
+these pids can be another process's. It ends when its launcher does. The bodies notice that
+themselves.
 """
 
 import atexit
@@ -43,23 +47,24 @@ BODY: Final = "headgate_runtime.tasks.main"
 LINE_MAX: Final = 65_536
 NAME_MAX: Final = 400
 PADDING: Final = "-" * NAME_MAX
-"""The last argument: room for the command line of a body, which tells people its task."""
+"""The last argument, which reserves room for a body's command line with the name of its task."""
 EXEC_FAILED: Final = 127
 SPARE_AFTER_S: Final = 0.2
-"""So long nothing was asked when a body is forked ahead: until then others may be in a hurry."""
+"""Time without a request after which a body is forked ahead, in seconds. Before, others may be in a
+hurry."""
 SPARE: Final = "(no task yet)"
-"""What process listings show of it."""
+"""What process listings show of a body that is forked ahead."""
 LATE: Final = ("encodings.idna",)
-"""What the standard library loads when it first connects, which every body does."""
+"""Modules that the standard library loads at its first connection, which every body makes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What the forked process is to be."""
+    """The body that a forked process is to be."""
 
     name: str
     prepared: bool
-    """It has done all that can be done before its task is known."""
+    """Whether it has done all that can be done before its task is known."""
 
 
 class _Spare:
@@ -70,8 +75,8 @@ class _Spare:
         self._connection = connection
 
     def take(self, name: str, ends: Sequence[int]) -> bool:
-        """Whether it has its task now, with the ends of its standard input and output; else there
-        is nothing left of it."""
+        """Give the body its task and the ends of its standard input and output. Return whether that
+        succeeded; if not, the body was killed and collected."""
         with self._connection:
             try:
                 socket.send_fds(self._connection, [name.encode()], ends)
@@ -82,7 +87,7 @@ class _Spare:
                 return False
 
     def gone(self) -> bool:
-        """Whether it has ended, without a task."""
+        """Return whether it has ended without a task."""
         found, _ = os.waitpid(self.pid, os.WNOHANG)
         if found:
             self._connection.close()
@@ -90,27 +95,28 @@ class _Spare:
 
 
 class Zygote:
-    """Used by the only thread."""
+    """The zygote's loop. Used by its only thread."""
 
     def __init__(self, launcher: socket.socket) -> None:
         self._launcher = launcher
         self._ids: dict[int, str] = {}
-        """Ids of children that are not collected, by pid."""
+        """Ids of the children that are not collected, by pid."""
         self._unread = b""
         self._descriptors: list[int] = []
         self._spare: _Spare | None = None
         self._ahead = True
-        """Whether to fork one ahead. Not where a module has started threads: they leave it locks
-        that nobody lets go. And not once more for nothing, after one that ended without a task."""
+        """Whether to fork a body ahead. Not if a module has started threads: a fork would get locks
+        that nobody releases. And not again after one that ended without a task."""
         self._wakes, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self._wakes, False)
         self._wake = wake
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # else there is nothing to wake up for
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler there is no wake-up
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def serve(self) -> Body | None:
-        """In the zygote: None once the launcher is gone. In each forked process: its body."""
+        """Serve until the launcher is gone, and return None. In each forked process, return its
+        body."""
         while True:
             after_s = SPARE_AFTER_S if self._spare is None and self._ahead else None
             ready, _, _ = select.select([self._launcher.fileno(), self._wakes], [], [], after_s)
@@ -127,7 +133,7 @@ class Zygote:
                     return body
 
     def _receive(self) -> bool:
-        """Whether the launcher is still there."""
+        """Read requests. Return whether the launcher is still there."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self._launcher, LINE_MAX, 64)
         except ConnectionError:
@@ -159,7 +165,7 @@ class Zygote:
             alone = threads() == 1
             pid = os.fork()
         except OSError as error:
-            # Too many processes, or no memory for one more: those that there are go on.
+            # There are too many processes, or no memory for one more. The existing ones go on.
             os.close(standard_in)
             os.close(standard_out)
             self._say({"ended": run, "status": EXEC_FAILED})
@@ -177,11 +183,12 @@ class Zygote:
         return None
 
     def _fork_ahead(self) -> Body | None:
-        """In the zygote: None. In the process that is forked: its body, once there is a task."""
+        """Fork a body ahead. Return None in the zygote, and in the new process its body once it has
+        a task."""
         try:
             self._ahead = threads() == 1
             pair = socket.socketpair() if self._ahead else None
-        except OSError:  # there is no room for it now
+        except OSError:  # no resources for it now
             pair = None
         if pair is None:
             return None
@@ -201,12 +208,12 @@ class Zygote:
             return _await_task(its)
 
     def _become_body(self, standard_in: int, standard_out: int) -> None:
-        """As a new interpreter would find the world."""
+        """Set up a forked process as a new interpreter would find it."""
         _take_ends(standard_in, standard_out)
         self._leave()
 
     def _leave(self) -> None:
-        """In a forked process: what is the zygote's is closed."""
+        """Close the zygote's descriptors in a forked process."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._launcher.close()
@@ -228,12 +235,12 @@ class Zygote:
                 self._say({"ended": run, "status": os.waitstatus_to_exitcode(status)})
 
     def _say(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(ConnectionError):  # that the launcher is gone is seen when reading
+        with contextlib.suppress(ConnectionError):  # a lost launcher is noticed when reading
             self._launcher.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _await_task(connection: socket.socket) -> Body:
-    """In a body that was forked ahead; does not return where the zygote is gone."""
+    """Wait for the task of a body that was forked ahead. Does not return if the zygote is gone."""
     from headgate_runtime.tasks.main import prepare
 
     prepare()
@@ -247,7 +254,7 @@ def _await_task(connection: socket.socket) -> Body:
 
 
 def _take_ends(standard_in: int, standard_out: int) -> None:
-    """Takes these ends as standard input, and as output and errors."""
+    """Use these ends as standard input, and as output and errors."""
     os.dup2(standard_in, 0)
     os.dup2(standard_out, 1)
     os.dup2(standard_out, 2)
@@ -256,7 +263,8 @@ def _take_ends(standard_in: int, standard_out: int) -> None:
 
 
 def threads() -> int:
-    """Number of this process's threads, those of libraries included where the system tells."""
+    """Return the number of this process's threads. It includes those of libraries if the system
+    tells."""
     tasks = Path("/proc/self/task")
     if tasks.exists():
         return len(list(tasks.iterdir()))
@@ -266,12 +274,13 @@ def threads() -> int:
 
 
 def show_as(command: str) -> None:
-    """Have process listings show `command`, as far as the room for arguments goes. Linux only."""
+    """Make process listings show `command`, as far as the room for arguments goes. Linux only."""
     with contextlib.suppress(OSError, ValueError):
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         start, end = int(fields[45]), int(fields[46])
         if 0 < start < end and sys.platform == "linux":
-            # A last byte that is not 0 says that this is one text, which ends with its first 0.
+            # If the last byte is not 0, the system reads this as one text that ends with its first
+            # 0.
             text = command.encode()[: end - start - 2]
             ctypes.memmove(start, text.ljust(end - start - 1, b"\0") + b"-", end - start)
 
@@ -284,8 +293,8 @@ def _exec(name: str) -> None:
 
 
 def _load(modules: list[str]) -> None:
-    """And which connectors there are: looking through the installed packages takes milliseconds
-    where they are few."""
+    """Import modules ahead, and list the connectors. Even a search of few installed packages takes
+    milliseconds."""
     loads: dict[str, Callable[[], object]] = {
         module: partial(_load_module, module) for module in modules
     }
@@ -293,13 +302,14 @@ def _load(modules: list[str]) -> None:
     for what, load in loads.items():
         try:
             load()
-        except Exception:  # whoever needs it will be told
+        except Exception:  # a body that needs it reports the error
             print(f"{what} cannot be loaded ahead of the tasks:", file=sys.stderr)
             traceback.print_exc()
 
 
 def _load_module(name: str) -> None:
-    """An adapter may have more to do once for all bodies; it leaves no thread."""
+    """Import a module and call its `before_forks`, if any: work that an adapter can do once for all
+    bodies. It leaves no thread."""
     prepare = getattr(importlib.import_module(name), "before_forks", None)
     if prepare is not None:
         prepare()
@@ -316,9 +326,9 @@ def main(arguments: list[str]) -> int:
     launcher = socket.socket(fileno=int(arguments[0]))
     _load([BODY, *LATE, *arguments[1 : arguments.index("--")]])
     gc.collect()
-    gc.freeze()  # the pages of what is loaded stay shared
+    gc.freeze()  # keeps the pages of what is loaded shared
     if (body := Zygote(launcher).serve()) is None:
-        os._exit(0)  # whatever threads the modules have started
+        os._exit(0)  # even if the modules have started threads
     from headgate_runtime.tasks.main import prepare, run_invited
 
     if not body.prepared:
@@ -329,8 +339,8 @@ def main(arguments: list[str]) -> int:
 def _leave_at_once(status: int) -> NoReturn:
     """End a body as multiprocessing ends a forked child.
 
-    Its threads and exit functions are waited for. Taking the interpreter apart is left out: it
-    would copy each page that the zygote and all bodies share.
+    Its threads and exit functions are waited for. The interpreter is not finalised: that would copy
+    each page that the zygote and all bodies share.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
