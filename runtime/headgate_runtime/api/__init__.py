@@ -1,1 +1,1 @@
-"""What stands behind the gRPC services: one worker, or all workers of a `headgate up`."""
+"""Backends of the gRPC services: one worker, or all workers of a `headgate up`."""

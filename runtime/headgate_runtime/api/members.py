@@ -1,4 +1,4 @@
-"""A worker of a group as its leader's last round tells of it."""
+"""A worker of a group, as its leader's last round reports it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 
 def member(told: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Any]:
-    """
+    """Return the worker's entry in the group.
+
     Args:
         told: the worker in the answer to `DescribeGroup`.
         group: the whole answer.

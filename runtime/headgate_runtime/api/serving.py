@@ -1,4 +1,4 @@
-"""Serving the gRPC API. Loads gRPC only where there is something to serve."""
+"""Serves the gRPC API. gRPC is loaded only if there is something to serve."""
 
 import contextlib
 import ipaddress
@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 
 WORKERS_KEY: Final = "headgate.grpc.internal.ca.file"
 SOCKET: Final = "grpc.sock"
-"""In the data folder of `headgate up`."""
+"""Name of the socket in the data folder of `headgate up`."""
 
 
 class UnservedError(Exception):
-    """The API cannot be served; the message is for the user."""
+    """The API cannot be served. The message is for the user."""
 
 
 def serve_worker(
@@ -37,8 +37,8 @@ def serve_worker(
     stack: contextlib.ExitStack,
     internal: "WorkerService | None" = None,
 ) -> "GrpcServer":
-    """A server that listens where `settings` say, closed with `stack`. `internal`: answers the
-    calls of other workers on it.
+    """Return a server that listens where `settings` say. It is closed with `stack`. `internal`
+    answers the calls of other workers on it.
 
     Raises:
         UnservedError: it cannot listen, or the extra is not installed.
@@ -67,11 +67,11 @@ def serve_worker(
 
 
 def internal_address(settings: WorkerSettings, host: str, bound: "Sequence[Listener]") -> str:
-    """Address under which other workers call this one by gRPC, ``host:port``; with TLS
-    ``grpcs://host:port``.
+    """Return the address under which other workers call this one by gRPC: ``host:port``, or with
+    TLS ``grpcs://host:port``.
 
     Args:
-        host: by which they know this worker otherwise.
+        host: the host under which they otherwise reach this worker.
         bound: where the server listens.
 
     Raises:
@@ -101,7 +101,7 @@ def internal_address(settings: WorkerSettings, host: str, bound: "Sequence[Liste
 
 
 def internal_credentials(settings: WorkerSettings) -> "ChannelCredentials | None":
-    """What this worker calls others with; None: without TLS.
+    """Return the credentials with which this worker calls others, or None without TLS.
 
     Raises:
         UnservedError: a file cannot be used.
@@ -118,7 +118,7 @@ def internal_credentials(settings: WorkerSettings) -> "ChannelCredentials | None
 
 
 def _may_reach(host: str, bound: str) -> bool:
-    """Whether a listener that is bound to `bound` may be called at `host`."""
+    """Return whether a listener bound to `bound` may be reachable at `host`."""
     return bound in ("0.0.0.0", "::") or _is_loopback(host) == _is_loopback(bound)
 
 
@@ -130,7 +130,8 @@ def _is_loopback(host: str) -> bool:
 
 
 def _tls(settings: WorkerSettings, listeners: "Sequence[Listener]") -> "Tls | None":
-    """Raises ValueError: a file cannot be used, or nothing would use it."""
+    """Return the TLS files of the listeners. Raises ValueError: a file cannot be used, or nothing
+    would use it."""
     from headgate_grpc.tls import CERTIFICATE_KEY, CLIENTS_KEY, PRIVATE_KEY, Tls
 
     keys = (CERTIFICATE_KEY, PRIVATE_KEY, CLIENTS_KEY)
@@ -155,11 +156,10 @@ def serve_up(
     stack: contextlib.ExitStack,
 ) -> Callable[[], None]:
     """Serve the cluster of a `headgate up` on a socket in its data folder, until `stack` is closed.
-
-    Where that cannot be, `warn` is told: the pipeline runs without it.
+    If that is impossible, `warn` is called, and the pipeline runs without it.
 
     Returns:
-        To be called when a stop begins: health says so, and nobody new comes.
+        A function to call when a stop begins. Health then says so, and new calls are refused.
     """
     try:
         from headgate_grpc.listeners import Listener, ListenError
@@ -186,4 +186,4 @@ def serve_up(
 
 
 def not_served() -> None:
-    """Tells nobody of a stop: there is no server."""
+    """Do nothing at a stop: there is no server."""

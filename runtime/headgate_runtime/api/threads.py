@@ -1,4 +1,4 @@
-"""Work that may hang, waited for on an event loop."""
+"""Work that may hang, with waiting for it on an event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 async def on_thread(threads: DaemonThreads, work: Callable[[], T], timeout_ms: int) -> T:
-    """What `work` returns or raises.
+    """Return or raise what `work` returns or raises.
 
     Raises:
-        TimeoutError: it has not ended in time. It is left to itself.
+        TimeoutError: it has not ended in time. It is left alone.
     """
     outcome: Future[T] = Future()
-    outcome.set_running_or_notify_cancel()  # from now on nobody's leaving ends it
+    outcome.set_running_or_notify_cancel()  # from now on a caller that leaves does not end it
 
     def worked() -> None:
         try:

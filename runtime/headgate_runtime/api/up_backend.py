@@ -1,7 +1,7 @@
-"""All workers of a `headgate up` behind the gRPC services.
+"""Backend of the gRPC services for all workers of a `headgate up`.
 
-The process of `headgate up` reads the log itself: what is listed and watched is there also while no
-worker answers. Changes, and what only workers know, are asked of a worker.
+The process of `headgate up` reads the log itself. So lists and watches work even while no worker
+answers. Changes, and what only workers know, are asked of a worker.
 """
 
 import importlib.metadata
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 BATCH: Final = 5_000
 LOOK_S: Final = 0.05
-"""How often the log is looked at while somebody watches."""
+"""How often the log is looked at while there is a watch, in seconds."""
 AGAIN_S: Final = 0.1
 CALLS_AT_ONCE: Final = 16
 WAITING_MAX: Final = 1_000
@@ -58,7 +58,7 @@ NO_ANSWER: Final = (
 
 
 class UpBackend:
-    """Owns its own view of the log."""
+    """The backend of a `headgate up`, with a view of the log of its own."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class UpBackend:
         urls: Callable[[], Sequence[str]],
         workers: Callable[[], Sequence[tuple[str, str, WorkerView | None]]],
     ) -> None:
-        """Reads the log through `transport`, and nothing else.
+        """Take the log's transport, which the backend only reads.
 
         Args:
             transport: closed by its opener, after `close`.
-            urls: of the workers that can be asked now.
-            workers: name, url and last view of each worker.
+            urls: returns the URLs of the workers that can be asked now.
+            workers: returns name, URL and last view of each worker.
         """
         self._transport = transport
         self._settings = settings
@@ -132,7 +132,7 @@ class UpBackend:
         }
 
     async def group(self, timeout_ms: int) -> Mapping[str, Any]:
-        """All workers are asked in any case."""
+        """Return what `cluster` returns, which always includes all workers."""
         return await self.cluster(timeout_ms)
 
     def watch(self, touched: Callable[[Iterable[str]], None] | None) -> None:
@@ -163,7 +163,7 @@ class UpBackend:
 
 
 class _LogView:
-    """The config topic and the status topic, folded. Safe from several threads."""
+    """The config topic and the status topic, folded. Safe for several threads."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -176,16 +176,17 @@ class _LogView:
         self._follower: threading.Thread | None = None
 
     def read(self) -> tuple[ConfigState, StatusView]:
-        """Both topics, read to their ends.
+        """Return the states of both topics, read to their ends.
 
         Raises:
             TransportError: the log cannot be read.
         """
         with self._lock:
             names = {**self._read_config(), **self._read_statuses()}
-            # Before the lock is given back: what another thread answers from then on is told, too.
+            # Before the lock is released: watchers are told of all that later answers of other
+            # threads show.
             if names and self._touched is not None:
-                with suppress(RuntimeError):  # who watched has ended, with its loop
+                with suppress(RuntimeError):  # the watcher has ended, and its event loop with it
                     self._touched(names)
             return self._state, self._statuses
 

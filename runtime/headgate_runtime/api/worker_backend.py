@@ -1,4 +1,5 @@
-"""One worker behind the gRPC services. Its calls take the way of those that come in by HTTP."""
+"""Backend of the gRPC services for one worker. Its calls are handled like those that come by
+HTTP."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS: Final = 8
-"""Plugins that are asked something at once."""
+"""How many plugins are asked at once."""
 GROUP_MS: Final = 5_000
-"""How long the leader may take to tell who is in the group."""
+"""How long the leader may take to say who is in the group, in ms."""
 OUTSIDE: Final = "this worker has not joined the group"
 WITHOUT_GROUP: Final = "the leader is a Java worker or an older Headgate, which does not tell"
 
 
 class WorkerBackend:
-    """Made before the worker, as the REST service is."""
+    """The backend of one worker. Like the REST service, it is made before the worker."""
 
     def __init__(
         self,
@@ -45,7 +46,8 @@ class WorkerBackend:
         plugins: RestPlugins,
         loggers: Loggers,
     ) -> None:
-        """`root`: version, commit and kafka_cluster_id, as ``GET /`` of the REST API says them."""
+        """`root` has version, commit and kafka_cluster_id, as ``GET /`` of the REST API shows
+        them."""
         self._rest = rest
         self._root = root
         self._threads = DaemonThreads(THREADS, "plugins")
@@ -56,7 +58,7 @@ class WorkerBackend:
         self.ready = False
 
     def serve(self, worker: Worker) -> None:
-        """From now on calls are this worker's."""
+        """Pass all calls to this worker from now on."""
         self._worker = worker
         worker.show_calls(self.plugins.calls)
 
@@ -64,7 +66,7 @@ class WorkerBackend:
         return await self.ask_as_peer(call, 0, timeout_ms, origin)
 
     async def ask_as_peer(self, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
-        """The answer to a call that was passed between so many workers."""
+        """Return the answer to a call that was forwarded between workers `hops` times."""
         from headgate_grpc.backend import TooManyError
         from headgate_rest.open_calls import OPEN_MAX
         from headgate_rest.open_calls import TooManyError as TooManyOpenError
@@ -94,7 +96,8 @@ class WorkerBackend:
         return {**self._root, "group_id": group, "workers": [worker]}
 
     async def group(self, timeout_ms: int) -> Mapping[str, Any]:
-        """`cluster`, and the others of the group: each by itself, or by the leader's last round."""
+        """Return `cluster` with the other workers of the group. Each is described by itself, or
+        else by the leader's last round."""
         found = dict(await self.cluster(timeout_ms))
         (own,) = found["workers"]
         if own["view"] is None or not own["view"]["leader"]:
@@ -121,7 +124,7 @@ class WorkerBackend:
 def _member(
     told: Mapping[str, Any], group: Mapping[str, Any], view: WorkerView | str
 ) -> Mapping[str, Any]:
-    """One worker as `headgate_grpc.backend.Backend.group` tells of it."""
+    """Return one worker in the form of `headgate_grpc.backend.Backend.group`."""
     known = None if isinstance(view, str) else view
     found = member(told, group)
     return {

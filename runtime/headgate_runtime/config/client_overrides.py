@@ -1,9 +1,11 @@
-"""What a connector's config may say to its Kafka clients, and whether it can be understood.
+"""Checks of what a connector's config says to its Kafka clients.
 
 Source: KIP-458, AbstractHerder.validateAllConnectorClientOverrides. Differs: a value that no client
-would take is an error of the config, answered 400 (Java: 500). So are values that do not go
-together, as far as all of them are the connector's: what the worker's file says to its connectors'
-clients (``producer.acks``) is not looked at, nor are logins, whose parts may stand there.
+would take is an error of the config, answered 400 (Java: 500). The same goes for values that
+contradict each other, if all of them are the connector's own.
+
+The settings of the worker's file for its connectors' clients (``producer.acks``) are not looked at.
+Neither are logins, whose parts may be in that file.
 """
 
 from typing import TYPE_CHECKING
@@ -24,8 +26,8 @@ _OWN_TOPIC = "offsets.storage.topic"
 def client_override_errors(
     connector: type[Connector], config: Config, settings: WorkerSettings
 ) -> dict[str, str]:
-    """Key -> what is wrong with it; of the clients that the connector will use. None where there
-    is no Kafka."""
+    """Return key -> error, for settings of the clients that the connector will use. Empty without
+    Kafka."""
     if not settings[SERVERS]:
         return {}
     from headgate_kafka.clients.override_policy import override_errors
@@ -52,7 +54,7 @@ def _errors_of(role: "Role", config: Config, transactional: bool) -> dict[str, s
     given: dict[str, str | None] = {}
     for key, value in config.items():
         name = key.removeprefix(prefix)
-        # Of a login the parts may stand at the worker; they are looked at together, later.
+        # Parts of a login may be in the worker's file. They are checked together later.
         if name == key or secures(name):
             continue
         given[key] = value
@@ -76,7 +78,7 @@ def _errors_of(role: "Role", config: Config, transactional: bool) -> dict[str, s
 
 
 def _make_settings(role: "Role", given: Config, transactional: bool) -> None:
-    """As a task does, of what is given alone."""
+    """Make client settings as a task does, from the given ones alone."""
     from headgate_kafka.clients import settings as client_settings
 
     match role:

@@ -1,4 +1,4 @@
-"""Connectors from files, as ``headgate standalone`` is given them. Source: ConnectStandalone,
+"""Connectors from files, as ``headgate standalone`` takes them. Source: ConnectStandalone,
 KAFKA-16838.
 
 A file is a JSON map of a connector's config, a JSON body as ``POST /connectors`` takes it, or
@@ -27,10 +27,10 @@ class ConnectorFileError(Exception):
 
 
 def read_connector_file(path: str, name: str | None = None) -> CreateConnector:
-    """`name`: of a connector whose file has none.
+    """Read the connector that a file describes. `name` is its name if the file has none.
 
     Raises:
-        ConnectorFileError: no such file, or what is in it has no name, or values that are no texts.
+        ConnectorFileError: there is no such file, it has no name, or some values are no texts.
     """
     try:
         data = Path(path).read_bytes()
@@ -40,10 +40,10 @@ def read_connector_file(path: str, name: str | None = None) -> CreateConnector:
 
 
 def connector_of(data: bytes, path: str, name: str | None = None) -> CreateConnector:
-    """What `data` describes; `path` is how errors name it.
+    """Return the connector that `data` describes. Errors name it by `path`.
 
     Raises:
-        ConnectorFileError: as `read_connector_file`.
+        ConnectorFileError: as in `read_connector_file`.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -115,7 +115,7 @@ def _named(path: str, table: Mapping[str, Any]) -> str:
 
 
 def _config(path: str, table: Mapping[str, Any]) -> dict[str, str]:
-    """Numbers and truth values become texts, as Java's parser takes them."""
+    """Return the config with numbers and booleans as texts, as Java's parser reads them."""
     config: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, str):

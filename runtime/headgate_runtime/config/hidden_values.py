@@ -1,7 +1,7 @@
-"""Log lines of this process without the values that configs only refer to.
+"""Log lines of this process without the values of references in configs.
 
-Whatever logs (the worker, a task, a connector with a logger of its own), the handlers write the
-reference where its value would stand. A connector that prints does so by itself.
+The handlers write the reference in place of its value, whether the worker, a task or a connector's
+own logger logs it. What a connector prints itself is not covered.
 """
 
 import logging
@@ -14,15 +14,15 @@ _FORMATTER = logging.Formatter()
 
 
 class _Hiding(logging.Filter):
-    """Filter of all handlers of the process. It keeps every value: one that was replaced by
-    another may be a secret still."""
+    """Filter of all log handlers of the process. It keeps every value: one that was replaced may
+    still be a secret."""
 
     def __init__(self) -> None:
         super().__init__()
         self._lock = threading.Lock()
         self._references: dict[str, str] = {}
-        """References by value. Short ones are left out: numbers, say, would be found in any
-        line."""
+        """References by value. Short values are left out: numbers, for example, would be found in
+        any line."""
         self._values = HiddenValues(())
 
     def add(self, found: Mapping[str, str]) -> None:
@@ -52,10 +52,11 @@ _HIDING = _Hiding()
 
 
 def hide_in_logs(found: Mapping[str, str]) -> None:
-    """From now on; `found` as of `headgate.connector.config_providers.Transformed`."""
+    """Hide values in all log lines from now on. `found` is a
+    `headgate.connector.config_providers.Transformed.found`."""
     if not found:
         return
     _HIDING.add(found)
     for handler in (*logging.getLogger().handlers, logging.lastResort):
         if handler is not None:
-            handler.addFilter(_HIDING)  # which is there once, however often it is added
+            handler.addFilter(_HIDING)  # a handler has it once, however often it is added

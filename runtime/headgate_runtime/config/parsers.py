@@ -1,4 +1,4 @@
-"""How the text of a setting becomes a value. Each parser raises ValueError, which says why not."""
+"""Parsers from the text of a setting to its value. Each raises ValueError with the reason."""
 
 import difflib
 import re
@@ -17,11 +17,10 @@ MACS = ("HmacSHA1", "HmacSHA224", "HmacSHA256", "HmacSHA384", "HmacSHA512")
 SHORT_MAX = 2**15 - 1
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-"""The largest of Java's types for whole numbers: more cannot be said to brokers and other workers.
-"""
+"""The largest of Java's whole numbers. Brokers and other workers take no larger one."""
 _WHOLE_NUMBER = re.compile(r"[+-]?\d{1,1000}")
-"""As Java reads one: Python would take underscores, too. It reads some thousands of digits at most.
-"""
+"""Whole numbers as Java reads them. Python would take underscores, too, and reads some thousands of
+digits at most."""
 
 
 def text(value: str) -> str:
@@ -35,9 +34,10 @@ def name(value: str) -> str:
 
 
 def number(low: int, high: int = INT_MAX) -> Callable[[str], int]:
-    """
+    """Return a parser of whole numbers from `low` to `high`.
+
     Args:
-        high: of the type that Connect's key has.
+        high: the maximum of the type that Connect's key has.
     """
 
     def check(value: str) -> int:
@@ -61,7 +61,7 @@ def number_or_none(low: int) -> Callable[[str], int | None]:
 
 
 def count(high: int = INT_MAX) -> Callable[[str], int]:
-    """-1: as the broker has it."""
+    """Return a parser of positive numbers, and of -1 for the broker's default."""
     at_least = number(-1, high)
 
     def check(value: str) -> int:
@@ -74,7 +74,7 @@ def count(high: int = INT_MAX) -> Callable[[str], int]:
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """Without regard to case, as Connect takes enumerations."""
+    """Return a parser of one of `choices`. Case is ignored, as Connect does for enumerations."""
     by_lower = {choice.lower(): choice for choice in choices}
 
     def check(value: str) -> str:
@@ -106,11 +106,14 @@ def names(value: str) -> tuple[str, ...]:
 
 
 def brokers(value: str) -> tuple[str, ...]:
-    """Refused as by Java's clients; librdkafka would take a missing port for 9092. Differs: Java
-    passes over whatever stands before ``://``, and would speak Kafka's protocol to a web server.
+    """Return the addresses of brokers. They are refused as by Java's clients; librdkafka would take
+    a missing port for 9092.
+
+    Differs: Java ignores whatever precedes ``://``, and would speak Kafka's protocol to a web
+    server.
 
     Raises:
-        ValueError: says what is wrong with which address.
+        ValueError: an address is wrong. The message says which, and why.
     """
     found = names(value)
     for address in found:
@@ -140,14 +143,14 @@ def macs(value: str) -> tuple[str, ...]:
 
 
 def protocol(value: str) -> str:
-    """KIP-415 speaks of ``cooperative``; what it came to is called ``sessioned``."""
+    """Return a group protocol. KIP-415 calls ``cooperative`` what is now called ``sessioned``."""
     if value.strip().lower() == "cooperative":
         return "sessioned"
     return one_of(*CONNECT_PROTOCOLS)(value)
 
 
 def override_policy(value: str) -> str:
-    """Override policy by its short name or by the name of Connect's class."""
+    """Return an override policy, given its short name or the name of Connect's class."""
     short = value.strip().rpartition(".")[2]
     return one_of(*OVERRIDE_POLICIES)(
         short.removesuffix("ConnectorClientConfigOverridePolicy") or value

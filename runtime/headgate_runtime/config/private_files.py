@@ -1,7 +1,7 @@
-"""Files and folders of the data folder, which are for their owner alone.
+"""Files and folders of the data folder, which only their owner may read.
 
-They tell of configs, which may hold passwords, and of a token that lets its holder run code. What
-connectors write is not among them: its mode is the user's umask, as ever.
+They show configs, which may have passwords, and a token that lets its holder run code. Connectors'
+output is not among them: its mode follows the user's umask, as usual.
 """
 
 import os
@@ -14,16 +14,16 @@ FOLDER_MODE: Final = 0o700
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make the folder, or take others' rights from one that is there and is ours."""
+    """Make the folder, or take others' rights from an existing folder of ours."""
     folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     with suppress(PermissionError):
         folder.chmod(FOLDER_MODE)
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For `open`: a new file is made so, and one that is there becomes so before it is used."""
+    """Open a file for `open`, private before it is used, whether it is new or exists."""
     descriptor = os.open(path, flags, FILE_MODE)
-    with suppress(PermissionError):  # another user's, who lets us write
+    with suppress(PermissionError):  # it is another user's, who lets us write
         os.fchmod(descriptor, FILE_MODE)
     return descriptor
 

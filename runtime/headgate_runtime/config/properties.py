@@ -1,7 +1,7 @@
 """Properties files as Java reads them (`java.util.Properties.load`), with the line of each key.
 
-Differs: a file is read as UTF-8 where it is that, else, as Java always does, as ISO-8859-1. For
-files of ASCII it is the same. Halves of surrogate pairs are refused.
+Differs: a file that is valid UTF-8 is read as UTF-8, and any other as ISO-8859-1, which Java always
+uses. For ASCII it is the same. Halves of surrogate pairs are refused.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ class PropertiesError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """`values` in the order of the file; of a key that is there twice the last one counts, as in
+    """Properties of a file, in its order. If a key is repeated, the last value counts, as in
     Java."""
 
     file: str
     values: Mapping[str, str]
     lines: Mapping[str, int]
-    """Key -> line on which it begins, from 1."""
+    """Key -> line on which it begins, counted from 1."""
     repeated: tuple[str, ...] = ()
 
     def place(self, key: str) -> str:
@@ -32,9 +32,10 @@ class Properties:
 
 
 def read_properties(path: str | Path) -> Properties:
-    """
+    """Read a properties file.
+
     Raises:
-        PropertiesError: no such file, not readable, or an escape that is none.
+        PropertiesError: there is no such file, it is not readable, or has a malformed escape.
     """
     try:
         data = Path(path).read_bytes()
@@ -48,7 +49,7 @@ def read_properties(path: str | Path) -> Properties:
 
 
 def properties_of(data: bytes, file: str) -> Properties:
-    """As `parse_properties`, of what a file has in it."""
+    """Parse a file's content as `parse_properties` does."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -57,7 +58,7 @@ def properties_of(data: bytes, file: str) -> Properties:
 
 
 def parse_properties(text: str, file: str) -> Properties:
-    """The properties that `text` has; `file` is how errors name it."""
+    """Return the properties in `text`. Errors name it by `file`."""
     values: dict[str, str] = {}
     lines: dict[str, int] = {}
     repeated: list[str] = []
@@ -77,7 +78,8 @@ def parse_properties(text: str, file: str) -> Properties:
 
 
 def _check_pairs(element: javaproperties.KeyValue, place: str) -> None:
-    """Java writes halves of surrogate pairs as question marks, and so another value."""
+    """Refuse halves of surrogate pairs. Java writes them as question marks, which changes the
+    value."""
     try:
         f"{element.key}{element.value}".encode()
     except UnicodeEncodeError as error:

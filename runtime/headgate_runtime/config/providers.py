@@ -1,12 +1,12 @@
 """Config providers by name: Apache's three, and those that installed distributions announce.
 
 `config.providers` names them, ``config.providers.NAME.class`` says what each is, and
-``config.providers.NAME.param.KEY`` what it is told. A class is named as in Java, by its short name,
-by an entry point of the group ``headgate.config_providers``, or as ``package.module:Class``.
+``config.providers.NAME.param.KEY`` sets its parameters. A class is named as in Java, by its short
+name, by an entry point of the group ``headgate.config_providers``, or as ``package.module:Class``.
 Source: KIP-297, KIP-421, KIP-887, KIP-993.
 
-Differs: a path outside of `allowed.paths` is an error (Java leaves the reference as it stands, so
-that a connector would take it for the value); blanks around names count for nothing.
+Differs: a path outside of `allowed.paths` is an error. Java leaves the reference as it stands, so
+that a connector would take it for the value. Blanks around names are ignored.
 """
 
 import inspect
@@ -27,11 +27,12 @@ _JAVA: Final = "org.apache.kafka.common.config.provider."
 
 
 class AllowedPaths:
-    """What `allowed.paths` lets a provider read. Source: `AllowedPaths`. Symbolic links are not
-    followed in deciding: those who mount secrets make them of links."""
+    """The paths that `allowed.paths` lets a provider read. Source: `AllowedPaths`. Symbolic links
+    are not resolved for the check, because secrets are often mounted as links."""
 
     def __init__(self, text: str) -> None:
-        """`text`: absolute paths of files and folders, commas between; empty: all are allowed."""
+        """Take absolute paths of files and folders, separated by commas. Empty: all paths are
+        allowed."""
         self._allowed = tuple(
             Path(os.path.normpath(part.strip())) for part in text.split(",") if part.strip()
         )
@@ -52,7 +53,7 @@ class AllowedPaths:
 
 
 class _OfPaths(ConfigProvider):
-    """What it knows lies in files, as far as `allowed.paths` lets it."""
+    """A provider that reads files, as far as `allowed.paths` permits."""
 
     def __init__(self) -> None:
         self._paths = AllowedPaths("")
@@ -62,7 +63,8 @@ class _OfPaths(ConfigProvider):
 
 
 class FileConfigProvider(_OfPaths):
-    """Keys of a properties file in UTF-8: ``${file:/run/secrets.properties:password}``."""
+    """Provider of the keys of a UTF-8 properties file:
+    ``${file:/run/secrets.properties:password}``."""
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
         if not path:
@@ -77,26 +79,26 @@ class FileConfigProvider(_OfPaths):
         text = _read(self._paths.checked(path))
         try:
             values = javaproperties.loads(text)
-        except javaproperties.InvalidUEscapeError:  # its text has what is in the file
+        except javaproperties.InvalidUEscapeError:  # the error's text quotes the file
             raise ConfigProviderError("the file has a malformed \\uxxxx escape") from None
         return {key: values[key] for key in keys if key in values}
 
 
 class DirectoryConfigProvider(_OfPaths):
-    """Files of a folder, each one value, whole: ``${directory:/run/secrets:password}``."""
+    """Provider of files in a folder, each a whole value: ``${directory:/run/secrets:password}``."""
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
         if not path:
             return {}
         folder = self._paths.checked(path)
-        # A key is the name of a file there and no path of its own.
+        # A key is the name of a file in the folder, and no path.
         names = {key: folder / key for key in keys if key == Path(key).name}
         return {key: _read(file) for key, file in names.items() if file.is_file()}
 
 
 class EnvVarConfigProvider(ConfigProvider):
-    """Environment variables of the worker: ``${env:PASSWORD}``, as far as `allowlist.pattern`
-    fits the whole name."""
+    """Provider of environment variables of the worker: ``${env:PASSWORD}``. `allowlist.pattern`
+    must match the whole name."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._environment = environment
@@ -128,7 +130,8 @@ CLASSES: Final[Mapping[str, type[ConfigProvider]]] = {
 
 
 def pipeline_providers() -> dict[str, ConfigProvider]:
-    """The providers that a pipeline file need not name: ``file``, ``directory`` and ``env``."""
+    """Return the providers that a pipeline file need not name: ``file``, ``directory`` and
+    ``env``."""
     return {
         "file": FileConfigProvider(),
         "directory": DirectoryConfigProvider(),
@@ -139,10 +142,10 @@ def pipeline_providers() -> dict[str, ConfigProvider]:
 def open_providers(
     properties: Mapping[str, str], problems: dict[str, str]
 ) -> dict[str, ConfigProvider]:
-    """The providers that the properties of a worker name, configured, by name.
+    """Return the providers that a worker's properties name, configured, by name.
 
     Args:
-        problems: is given what is wrong, by key; such a provider is left out.
+        problems: gets the errors, by key. A provider with an error is left out.
     """
     opened: dict[str, ConfigProvider] = {}
     for name in _names(properties):
@@ -164,7 +167,7 @@ def open_providers(
             provider.configure(params)
         except ConfigProviderError as error:
             problems[key] = f"config provider {name}: {error}"
-        except Exception as error:  # an author's own code, whose text may have what it was told
+        except Exception as error:  # an author's own code, whose text may quote its parameters
             problems[key] = f"config provider {name}: configure raised {type(error).__name__}"
         else:
             opened[name] = provider
@@ -172,7 +175,7 @@ def open_providers(
 
 
 def unused_keys(properties: Mapping[str, str]) -> list[str]:
-    """Keys of providers that `config.providers` does not name, or that nothing reads."""
+    """Return keys of providers that `config.providers` does not name, or that nothing reads."""
     read = tuple(f"{PREFIX}{name}.param." for name in _names(properties))
     named = {f"{PREFIX}{name}.class" for name in _names(properties)}
     return [
@@ -188,10 +191,10 @@ def _names(properties: Mapping[str, str]) -> list[str]:
 
 
 def find_provider(name: str) -> type[ConfigProvider]:
-    """The class that `name` means.
+    """Return the class that `name` means.
 
     Raises:
-        ConfigProviderError: there is none, or it is no provider; the text names those there are.
+        ConfigProviderError: there is none, or it is no provider. The message lists the known ones.
     """
     name = name.strip()
     own = {point.name: point.value for point in sorted(entry_points(group=GROUP))}
@@ -214,7 +217,7 @@ def find_provider(name: str) -> type[ConfigProvider]:
 def _read(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError:  # its text has a byte of the file
+    except UnicodeDecodeError:  # the error's text quotes a byte of the file
         raise ConfigProviderError(f"{path} is not in UTF-8") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -1,6 +1,6 @@
 """Settings that limit what clients of the REST API may cost: name, default, description.
 
-`headgate_rest.limits` reads them, and says which number is for what.
+`headgate_rest.limits` reads them and says what each number is for.
 """
 
 from typing import Final

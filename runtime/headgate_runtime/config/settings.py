@@ -1,10 +1,9 @@
 """Settings of a worker: Connect's keys with Connect's defaults, and ours under ``headgate.``.
 
-One table, `KEYS`, for the three places where they are given: the pipeline file of ``headgate up``
-(`PIPELINE`), and the properties files of ``headgate worker`` (`DISTRIBUTED`) and ``headgate
-standalone`` (`STANDALONE`). Keys are strings as in a properties file; `WorkerSettings.parse` checks
-them all and says all that is wrong at once. What is asked of a properties file as a whole is in
-`worker_file`.
+One table, `KEYS`, serves the three places where they are given: the pipeline file of ``headgate
+up`` (`PIPELINE`), and the properties files of ``headgate worker`` (`DISTRIBUTED`) and ``headgate
+standalone`` (`STANDALONE`). Keys are strings as in a properties file. `WorkerSettings.parse` checks
+them all and reports all errors at once. `worker_file` checks a properties file as a whole.
 """
 
 import difflib
@@ -26,7 +25,7 @@ TASKS_PER_PROCESS = "headgate.tasks.per.process"
 
 
 class SettingsError(Exception):
-    """One line per key that is wrong, in `problems`."""
+    """Settings are wrong. `problems` has one line for each wrong key."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("\n".join(f"{key}: {text}" for key, text in problems.items()))
@@ -35,15 +34,15 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting: how its text becomes a value (ValueError says why not), its default, what it
-    does, and where it may be given."""
+    """One setting: its parser (ValueError says why not), its default, its description, and the
+    files in which it may be given."""
 
     parse: Callable[[str], Any]
     default: str
     doc: str
     files: frozenset[str] = EVERYWHERE
     required: frozenset[str] = frozenset()
-    """Where it has no default."""
+    """Files in which it has no default and must be given."""
 
 
 STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
@@ -54,13 +53,13 @@ _BROKERS_OWN = "-1 takes the broker's default."
 
 
 def _replicas(topic: str) -> Key:
-    """Replication factor with which a worker creates one of its internal topics."""
+    """Return the key of the replication factor with which a worker creates an internal topic."""
     doc = f"Replication factor of the {topic} topic, if the worker creates it. {_BROKERS_OWN}"
     return Key(parsers.count(parsers.SHORT_MAX), "3", doc, _DISTRIBUTED)
 
 
 def _partitions(topic: str, default: str) -> Key:
-    """Number of partitions with which a worker creates one of its internal topics."""
+    """Return the key of the number of partitions with which a worker creates an internal topic."""
     doc = f"Number of partitions of the {topic} topic, if the worker creates it. {_BROKERS_OWN}"
     return Key(parsers.count(), default, doc, _DISTRIBUTED)
 
@@ -509,33 +508,31 @@ KEYS: dict[str, Key] = {
 
 
 def keys_of(file: str) -> dict[str, Key]:
-    """Keys that may be given in files of this kind."""
+    """Return the keys that may be given in files of this kind."""
     return {name: key for name, key in KEYS.items() if file in key.files}
 
 
 PIPELINE_KEYS = keys_of(PIPELINE)
 CONVERTER_PREFIXES = ("key.converter.", "value.converter.", "header.converter.")
-"""Beginnings of the keys that are a converter's own."""
+"""Beginnings of the keys that belong to a converter."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """Checked settings: `values` parsed, `texts` as strings with every default filled in, and with
-    what is given of the converters' own keys."""
+    """Checked settings. `values` are parsed. `texts` are strings with every default filled in, and
+    with the given keys of converters."""
 
     values: Mapping[str, Any]
     texts: Mapping[str, str]
 
     @classmethod
     def parse(cls, given: Mapping[str, str], file: str = PIPELINE) -> "WorkerSettings":
-        """
-        Args:
-            file: in which kind of file they were given; what other kinds alone have keeps its
-                default.
+        """Check the given settings, which come from a `file` of this kind. Keys of other kinds keep
+        their defaults.
 
         Raises:
-            SettingsError: unknown keys (with the nearest known one), keys that are missing, and
-                values that do not parse.
+            SettingsError: unknown keys (with the nearest known one), missing keys, and values that
+                do not parse.
         """
         known = keys_of(file)
         problems: dict[str, str] = {}
@@ -573,7 +570,7 @@ class WorkerSettings:
 
 
 def _together(values: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong between settings that are right each for itself."""
+    """Return what is wrong between settings that are each right by themselves."""
     problems = {}
     if values["heartbeat.interval.ms"] >= values["session.timeout.ms"]:
         problems["heartbeat.interval.ms"] = (
@@ -589,7 +586,7 @@ def _together(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _shared_topics(values: Mapping[str, Any]) -> dict[str, str]:
-    """Each of the internal topics is read by one, and is made with partitions of its own."""
+    """Return errors for internal topics that share a name: each has its own readers."""
     problems = {}
     keys: dict[str, str] = {}
     for key in _TOPIC_KEYS:

@@ -1,12 +1,12 @@
-"""Resolves what the configs of connectors and tasks refer to, where they are given to plugins.
+"""Resolves references in the configs of connectors and tasks, before plugins get the configs.
 
 The config topic, the herder and the REST API have configs as users wrote them. Instances, tasks and
-validations get them by way of `resolve`, and what they say of themselves goes through `hide`. Each
-time providers are asked anew, so what is started anew gets what is so now. Source:
+validations get them through `resolve`, and texts that come from plugins go through `hide`.
+Providers are asked anew each time, so a restart gets current values. Source:
 WorkerConfigTransformer, AppliedConnectorConfig.
 
-Differs: nothing is started again because a value has a time to live (none of Apache's providers
-gives one); values do not show in answers to validations.
+Differs: nothing is restarted because a value has a time to live (none of Apache's providers gives
+one). Values do not show in answers to validations.
 """
 
 import hashlib
@@ -33,21 +33,22 @@ log = logging.getLogger(__name__)
 class ResolvedConfig:
     config: Config
     found: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """What is to be hidden, as `Transformed.found`."""
+    """Values to hide, as in `Transformed.found`."""
 
     def hide(self, text: str) -> str:
         return HiddenValues(self.found.items()).hide(text)
 
 
 class WorkerConfigTransformer:
-    """Transformer of one worker's configs. Safe from several threads, as providers are."""
+    """Transformer of one worker's configs. Safe for several threads, as providers are."""
 
     def __init__(self, providers: Mapping[str, ConfigProvider] | None = None) -> None:
         self._providers = dict(providers or {})
         self._salt = secrets.token_bytes(32)
 
     def resolves(self, config: Config) -> bool:
-        """Whether `config` refers to one of the providers: else it is its own resolution."""
+        """Return whether `config` refers to one of the providers. If not, `resolve` returns it as
+        it is."""
         return bool(self._providers) and any(
             reference.provider in self._providers
             for value in config.values()
@@ -55,12 +56,13 @@ class WorkerConfigTransformer:
         )
 
     def resolve(self, config: Config, of: str) -> ResolvedConfig:
-        """
+        """Return `config` with references replaced by values.
+
         Args:
-            of: whose config it is, for the log.
+            of: the owner of the config, for the log.
 
         Raises:
-            ConfigProviderError: a provider could not say what it was asked.
+            ConfigProviderError: a provider could not answer.
         """
         if not self.resolves(config):
             return ResolvedConfig(config)
@@ -76,8 +78,8 @@ class WorkerConfigTransformer:
         return ResolvedConfig(done.config, done.found)
 
     def digest(self, config: Config) -> str:
-        """Tells two resolved configs apart, within this process: it is salted, so that nothing can
-        be learnt from it elsewhere."""
+        """Return a digest that tells two resolved configs apart within this process. It is salted,
+        so it reveals nothing elsewhere."""
         text = json.dumps(dict(config), sort_keys=True)
         return hmac.new(self._salt, text.encode(), hashlib.sha256).hexdigest()
 
@@ -90,4 +92,4 @@ class WorkerConfigTransformer:
 
 
 NO_PROVIDERS = WorkerConfigTransformer()
-"""Leaves every reference as it stands."""
+"""Transformer that leaves every reference as it is."""

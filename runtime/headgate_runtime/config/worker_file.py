@@ -1,9 +1,8 @@
-"""The properties file of a worker: read, checked whole, and its keys told apart.
+"""The properties file of a worker: read, checked as a whole, and its keys told apart.
 
-A file that Kafka Connect takes is taken here: what is for the JVM alone and what nobody knows is
-named in one warning and left out. Only what is ours, keys that begin with ``headgate.``, must be
-spelled right. Values that the file only refers to are resolved as it is read, by the config
-providers that it names.
+Every file that Kafka Connect takes is accepted. Keys that only the JVM uses and unknown keys are
+named in one warning and left out. Only our keys, which begin with ``headgate.``, must be spelled
+right. References in the file are resolved as it is read, by the config providers that it names.
 """
 
 import difflib
@@ -32,15 +31,15 @@ TOPIC_PREFIXES = ("config.storage.", "offset.storage.", "status.storage.")
 LISTENER_PREFIXES = ("listeners.https.", "admin.listeners.https.")
 SERVERS = "bootstrap.servers"
 NEAR = 0.85
-"""So alike is what is misspelt. Keys of Connect that are not used here are less so:
+"""Similarity from which a key counts as misspelt. Unused keys of Connect are less similar:
 ``offset.flush.timeout.ms`` is not meant for ``offset.flush.interval.ms``."""
 EXACTLY_ONCE_KEY = "exactly.once.source.support"
 EXACTLY_ONCE_ALIAS = "exactly.once.source.enabled"
-"""What KIP-618 called it at first: true or false."""
+"""KIP-618's first name of the key: true or false."""
 
 
 class WorkerFileError(Exception):
-    """The file is refused; `problems` are whole lines for the user."""
+    """The file is refused. `problems` are whole lines for the user."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -51,31 +50,32 @@ class WorkerFileError(Exception):
 class WorkerFile:
     path: str
     properties: Mapping[str, str]
-    """All that Kafka clients, converters and topics may need; aliases and references resolved. What
-    config providers are told is not among them: it is no business of tasks."""
+    """All keys that Kafka clients, converters and topics may need, with aliases and references
+    resolved. Config providers' own keys are left out: they are no business of tasks."""
     settings: WorkerSettings
     warnings: tuple[str, ...]
     kind: str = DISTRIBUTED
     transformer: WorkerConfigTransformer = field(default_factory=WorkerConfigTransformer)
-    """Resolver of what connectors refer to, by the file's config providers."""
+    """Resolver of references in connector configs, with the file's config providers."""
     hide: Callable[[str], str] = str
-    """Hides in a text the values that references of the file resolved to."""
+    """Function that hides the values of the file's references in a text."""
 
 
 def read_worker_file(path: str, kind: str = DISTRIBUTED) -> WorkerFile:
-    """
+    """Read and check a worker's properties file.
+
     Args:
         kind: `DISTRIBUTED` or `STANDALONE`.
 
     Raises:
         PropertiesError: it cannot be read.
-        WorkerFileError: with all that is wrong with it.
+        WorkerFileError: it is wrong. The error has all problems.
     """
     return check_worker_file(read_properties(path), kind)
 
 
 def check_worker_file(file: Properties, kind: str) -> WorkerFile:
-    """As `read_worker_file`, of a file that was read."""
+    """Check a file that was read, as `read_worker_file` does."""
     if file.file.endswith(".toml"):
         what = "looks like a pipeline file, expected a worker's properties"
         raise WorkerFileError([f"{file.file}: {what}; headgate up {file.file} runs a pipeline"])
@@ -126,11 +126,12 @@ def check_worker_file(file: Properties, kind: str) -> WorkerFile:
 def _with_providers(
     given: Mapping[str, str], problems: dict[str, str]
 ) -> tuple[dict[str, str], Callable[[str], str], WorkerConfigTransformer]:
-    """The file's values with what they refer to; what hides it in texts; the file's providers, for
-    what connectors refer to. Those are told resolved params, while the file itself is resolved by
-    providers that were told its own words.
+    """Resolve the references in the file. Return its values, a function that hides them in texts,
+    and the transformer for the references of connectors.
 
-    Source: AbstractConfig.resolveConfigVariables, Worker.initConfigTransformer.
+    The transformer's providers get params with references resolved. The file itself is resolved by
+    providers that got its raw params. Source: AbstractConfig.resolveConfigVariables,
+    Worker.initConfigTransformer.
     """
     for_file = WorkerConfigTransformer(open_providers(given, problems))
     values: dict[str, str] = {}
@@ -152,7 +153,7 @@ def _with_providers(
 def _resolved(
     values: Mapping[str, str], problems: dict[str, str], warnings: list[str]
 ) -> dict[str, str]:
-    """With aliases in the words of Connect 4, and without what config providers are told."""
+    """Return the values under the names of Connect 4, without the keys of config providers."""
     given = {key: text for key, text in values.items() if not key.startswith(PROVIDER_PREFIX)}
     if given.get("connect.protocol", "").strip().lower() == "cooperative":
         warnings.append("connect.protocol=cooperative: taken for sessioned, its newest version")
@@ -174,8 +175,8 @@ def _resolved(
 
 
 def with_exactly_once(values: Mapping[str, str]) -> dict[str, str]:
-    """A file's values as a worker takes them: with `exactly.once.source.support`, which may be said
-    by its alias, or not at all."""
+    """Return a file's values as a worker takes them. They always have
+    `exactly.once.source.support`, which the file may give by its alias or leave out."""
     given = _resolved(values, {}, [])
     return {EXACTLY_ONCE_KEY: "disabled", **given}
 
@@ -184,7 +185,7 @@ def _unknown_own(key: str, known: Iterable[str], kind: str) -> str:
     if key in KEYS:
         other = STANDALONE if kind == DISTRIBUTED else DISTRIBUTED
         return f"is not for {kind} workers, only for {other} ones or pipeline files"
-    # Without what all of them begin with, which would make any two of them alike.
+    # Without the common prefix, which would make any two keys similar.
     own = [name.removeprefix(OWN_PREFIX) for name in known if name.startswith(OWN_PREFIX)]
     near = difflib.get_close_matches(key.removeprefix(OWN_PREFIX), own, n=1, cutoff=0.6)
     if near:
@@ -193,8 +194,8 @@ def _unknown_own(key: str, known: Iterable[str], kind: str) -> str:
 
 
 def _misspelt(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]:
-    """Unknown keys that are close to a known key -> that key. Keys for workers of the other kind
-    are spelt right."""
+    """Return unknown keys that are close to a known key -> that key. Keys for the other kind of
+    worker count as spelt right."""
     candidates = sorted(known)
     near = {
         key: difflib.get_close_matches(key, candidates, n=1, cutoff=NEAR)

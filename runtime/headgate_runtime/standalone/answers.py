@@ -1,11 +1,15 @@
-"""Answers of a standalone worker that wait for what was asked for. Whoever makes a connector or
-changes its config is answered once it has started and its tasks, which the body lists, are in
-the log. A restart with flags is answered once what is to be started again has stopped.
+"""Answers of a standalone worker that wait for the outcome.
 
-Source: StandaloneHerder.putConnectorConfig, restartConnectorAndTasks. Distributed workers answer,
-as in Connect, when the config or the restart is in the log. Differs: the message of a failed start
-has its reason; where `task_configs` raises that is said at once (Java says nothing, and the request
-times out); an equal config starts nothing, so it is answered as it is.
+A request that makes a connector or changes its config is answered once the connector has started
+and its tasks, which the body lists, are in the log. A restart with flags is answered once
+everything that is to be started again has stopped. Source: StandaloneHerder.putConnectorConfig,
+restartConnectorAndTasks.
+
+Distributed workers answer, as in Connect, when the config or the restart is in the log.
+
+Differs: the message of a failed start has its reason. An error of `task_configs` is answered at
+once; in Java the request times out without one. An equal config starts nothing, so it is answered
+as it is.
 """
 
 import time
@@ -34,10 +38,10 @@ from headgate_runtime.transports.with_peers import WithPeers
 class _Waiting:
     connector: str
     before: Config | None
-    """Config in force when it was asked."""
+    """Config in force when the request came."""
     deadline: float
     done: Success | None = None
-    """The answer, without the tasks that are to come; None: the herder is still at it."""
+    """The answer, without the tasks that are to come. None: the herder has not answered yet."""
 
 
 @dataclass(slots=True)
@@ -45,12 +49,12 @@ class _Restart:
     connector: str
     deadline: float
     plan: Success | None = None
-    """The answer; None: the herder is still at it."""
+    """The answer. None: the herder has not answered yet."""
 
 
 class StandalonePeers:
-    """The `Peers` of a worker without a group: answers that must wait are kept here. For the
-    worker's thread, but for `call`."""
+    """The `Peers` of a worker without a group, which keep back answers that must wait. For the
+    worker's thread, except `call`."""
 
     def __init__(self, inner: Peers) -> None:
         self._inner = inner
@@ -59,7 +63,7 @@ class StandalonePeers:
         self._restarts: dict[str, _Restart] = {}
 
     def serve(self, herder: Herder) -> None:
-        """Before anything is asked."""
+        """Take the herder. Called before any request comes."""
         self._herder = herder
 
     def call(self, url: str, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
@@ -67,7 +71,7 @@ class StandalonePeers:
 
     @property
     def waiting(self) -> bool:
-        """Answers are kept back: `incoming` is to be called again soon."""
+        """Whether answers are kept back, so that `incoming` is to be called again soon."""
         return any(asked.done is not None for asked in self._asked.values()) or any(
             restart.plan is not None for restart in self._restarts.values()
         )

@@ -1,8 +1,8 @@
-"""The file in which a standalone worker keeps its source offsets, as Java's writes it: a serialised
+"""The file in which a standalone worker keeps its source offsets, in Java's format: a serialised
 `java.util.HashMap` of byte arrays (Java Object Serialization Specification, version 5).
 
-Only that is read. A file of another kind is refused, not overwritten.
-Source: FileOffsetBackingStore.
+Only that format is read. A file of another kind is refused, not overwritten. Source:
+FileOffsetBackingStore.
 """
 
 import contextlib
@@ -35,16 +35,16 @@ Offsets = dict[bytes, bytes | None]
 
 
 class OffsetFileError(Exception):
-    """The file is not what a standalone worker writes, and the message says where it differs; or it
-    cannot be read or written."""
+    """The file cannot be read or written, or is not what a standalone worker writes. The message
+    says where it differs."""
 
 
 # -- the format --
 
 
 def dumps(offsets: Mapping[bytes, bytes | None]) -> bytes:
-    """What Java's `ObjectOutputStream.writeObject(HashMap<byte[], byte[]>)` gives, in the order of
-    `offsets`."""
+    """Return what Java's `ObjectOutputStream.writeObject(HashMap<byte[], byte[]>)` writes, in the
+    order of `offsets`."""
     buckets = _BUCKETS_MIN
     while len(offsets) > buckets * _LOAD_FACTOR:
         buckets *= 2
@@ -67,9 +67,10 @@ def dumps(offsets: Mapping[bytes, bytes | None]) -> bytes:
 
 
 def loads(data: bytes) -> Offsets:
-    """
+    """Return the offsets in a file's content.
+
     Raises:
-        OffsetFileError: it is something else.
+        OffsetFileError: the content has another format.
     """
     return _Reader(data).map()
 
@@ -79,7 +80,8 @@ class _Reader:
         self._data = data
         self._at = 0
         self._handles: list[bytes | None] = [None, None]
-        """Class and object of the map; then the class of arrays, and each array."""
+        """Objects with a handle: class and object of the map, then the class of arrays, and each
+        array."""
 
     def map(self) -> Offsets:
         self._expect(_MAGIC + _OBJECT + _CLASS + _MAP_CLASS, "a serialised java.util.HashMap")
@@ -153,7 +155,8 @@ class OffsetFile:
         self.path = Path(path)
 
     def load(self) -> Offsets:
-        """Empty when there is no file yet, or an empty one.
+        """Return the offsets in the file. They are empty if there is no file yet, or if it is
+        empty.
 
         Raises:
             OffsetFileError: it cannot be read.
@@ -170,9 +173,10 @@ class OffsetFile:
             raise OffsetFileError(f"{self.path} is not a file of source offsets: {error}") from None
 
     def check_writable(self) -> None:
-        """
+        """Check that the file can be written.
+
         Raises:
-            OffsetFileError: nothing can be written where the file is, or should be.
+            OffsetFileError: nothing can be written at its place.
         """
         try:
             name = self._beside()
@@ -182,8 +186,9 @@ class OffsetFile:
             raise OffsetFileError(f"{self.path} cannot be written: {reason(error)}") from None
 
     def save(self, offsets: Mapping[bytes, bytes | None]) -> None:
-        """Whole or not at all: a worker that is killed leaves the old file. (Java writes over it.)
-        A new file is for whom the umask lets it be, as Java's; an old one keeps its mode.
+        """Write the file, whole or not at all: a worker that is killed leaves the old one. (Java
+        overwrites it.) A new file gets its mode from the umask, as Java's does. An old one keeps
+        its mode.
 
         Raises:
             OSError: it cannot be written.
@@ -202,8 +207,8 @@ class OffsetFile:
             raise
 
     def _beside(self) -> Path:
-        """Temporary file in the same folder: only within one folder is a file replaced in one
-        step."""
+        """Return the path of a temporary file in the same folder. A file can be replaced in one
+        step only within a folder."""
         return self.path.absolute().parent / f".{self.path.name}.{uuid.uuid4().hex}"
 
     def _like_the_old(self, descriptor: int) -> None:
@@ -211,11 +216,11 @@ class OffsetFile:
             mode = stat.S_IMODE(self.path.stat().st_mode)
         except FileNotFoundError:
             return
-        # Only where they differ: there are file systems without modes, which refuse it.
+        # Only if the modes differ: file systems without modes refuse the change.
         if mode != stat.S_IMODE(os.fstat(descriptor).st_mode):
             os.fchmod(descriptor, mode)
 
 
 def reason(error: OSError) -> str:
-    """Without the name of a passing file."""
+    """Return the error's reason, without the name of the temporary file."""
     return error.strerror or str(error)

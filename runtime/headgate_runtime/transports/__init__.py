@@ -1,1 +1,1 @@
-"""Which adapter carries a worker's logs, group and calls."""
+"""The adapters that carry a worker's logs, group and calls."""

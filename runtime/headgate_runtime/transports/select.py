@@ -1,4 +1,5 @@
-"""Which adapter serves a transport: the only place that knows their names, imported lazily."""
+"""The adapter for each kind of transport. Only this module knows their names; they are imported
+lazily."""
 
 import importlib
 import json
@@ -16,7 +17,7 @@ ADAPTERS = {
     "kafka": "headgate_kafka",
     "standalone": "headgate_runtime.transports.standalone",
 }
-"""Kind -> package that has `open_transport` and `open_task_transport`, and may have `before_forks`
+"""Kind -> package with `open_transport` and `open_task_transport`. It may have `before_forks`
 (`headgate_runtime.tasks.zygote`)."""
 
 
@@ -29,7 +30,7 @@ class TaskTransport(Protocol):
     clock: Clock
 
     def offset_view(self) -> OffsetView:
-        """The connector's source offsets as they are now, by the topics they are in."""
+        """Return the connector's current source offsets, by the topics that hold them."""
         ...
 
     def close(self) -> None: ...
@@ -50,21 +51,21 @@ class Transport(Protocol):
     def subscribe(self, on_change: Callable[[], None]) -> bool:
         """Have `on_change` called, from any thread, when a log or the group may have something new.
 
-        To be called before anything else. Returns False if this log cannot call back: then ask
-        `changed` often. Incoming calls are announced by the adapter that carries them.
+        Must be called before any other method. Returns False if this log cannot call back; then
+        `changed` must be asked often. The adapter that carries incoming calls announces them.
         """
         ...
 
     def changed(self) -> bool:
-        """Whether a log, the group or a call may have something new since
-        this was asked last. For one thread; cheap, so that an idle loop need not look at each."""
+        """Return whether a log, the group or a call may have something new since the last call. For
+        one thread. It is cheap, so that an idle loop need not look at each of them."""
         ...
 
     def close(self) -> None: ...
 
 
 def adapter(transport: Mapping[str, str]) -> Any:
-    """The package for ``transport["kind"]``."""
+    """Return the package for ``transport["kind"]``."""
     kind = transport.get("kind", "")
     if kind not in ADAPTERS:
         raise ValueError(f"transport kind {kind!r}, expected one of {', '.join(ADAPTERS)}")
@@ -72,12 +73,12 @@ def adapter(transport: Mapping[str, str]) -> Any:
 
 
 def may_keep_waiting(transport: Mapping[str, str]) -> bool:
-    """Whether who writes there may have to wait for long: brokers may be away."""
+    """Return whether a writer may have to wait for long, because brokers may be away."""
     return transport.get("kind") == "kafka"
 
 
 def open_transport(transport: Mapping[str, str], url: str = "") -> Transport:
-    """The ports as a worker reached at `url` uses them."""
+    """Return the ports as a worker with address `url` uses them."""
     return cast(Transport, adapter(transport).open_transport(transport, url=url, warn=log.warning))
 
 
@@ -89,7 +90,8 @@ def open_task_transport(
     kind: str,
     exactly_once: bool,
 ) -> TaskTransport:
-    """The ports as tasks of `connector` use them: its client settings, its own offsets topic.
+    """Return the ports as tasks of `connector` use them, with its client settings and offsets
+    topic.
 
     Args:
         kind: "source" or "sink".
@@ -106,8 +108,8 @@ def open_task_transport(
 
 
 def unreached(transport: Mapping[str, str], connector_config: Mapping[str, str], kind: str) -> str:
-    """Why none of the brokers that only this connector uses can be reached; empty: one can be, or
-    there are none. Looks once.
+    """Return why no broker that only this connector uses can be reached. Empty if one can, or if
+    there are none. It looks once.
 
     Args:
         kind: "source" or "sink".
@@ -124,12 +126,12 @@ OPENER: Final = f"{__name__}:open_elsewhere"
 def opener_argument(
     transport: Mapping[str, str], connector_config: Mapping[str, str], connector: str
 ) -> str:
-    """What `open_elsewhere` takes."""
+    """Return the argument of `open_elsewhere`."""
     return json.dumps([dict(transport), dict(connector_config), connector])
 
 
 def open_elsewhere(argument: str) -> TaskTransport:
-    """The ports as a sink task of a connector uses them, in a process that knows nothing else of
+    """Return the ports as a connector's sink task uses them, in a process that knows no more about
     it."""
     transport, connector_config, connector = json.loads(argument)
     return open_task_transport(

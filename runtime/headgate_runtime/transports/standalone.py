@@ -1,8 +1,8 @@
 """The log of a standalone worker: data on Kafka, everything else in a folder of its own.
 
-Configs, statuses and the group of one are on the embedded log in a temporary folder, which ends
-with the worker, as Connect keeps them in memory. So are source offsets, for tasks may be other
-processes; `OffsetKeeper` brings them from the user's file and back to it.
+Configs, statuses and the group of one are on the embedded log in a temporary folder, which is
+deleted at the worker's end; Connect keeps them in memory. Source offsets are there as well, because
+tasks may be other processes. `OffsetKeeper` copies them from the user's file and back.
 """
 
 import logging
@@ -21,7 +21,7 @@ _OWN_TOPIC_KEY: Final = "offsets.storage.topic"
 
 
 class StandaloneTransport:
-    """All ports of the worker; its `Peers` come from elsewhere."""
+    """All ports of the worker, except `Peers`, which come from elsewhere."""
 
     def __init__(self, transport: Mapping[str, str], warn: Callable[[str], None]) -> None:
         import headgate_embedded
@@ -47,7 +47,7 @@ class StandaloneTransport:
 
 
 class StandaloneTaskTransport:
-    """What the tasks of one connector need: records on Kafka, offsets in the folder."""
+    """The ports that the tasks of one connector need: records on Kafka, offsets in the folder."""
 
     def __init__(self, inner: Any, kafka: Any) -> None:
         self.offset_log = inner.offset_log
@@ -65,10 +65,11 @@ class StandaloneTaskTransport:
 def open_transport(
     transport: Mapping[str, str], *, url: str = "", warn: Callable[[str], None] = log.warning
 ) -> StandaloneTransport:
-    """
+    """Return the ports of the worker.
+
     Args:
         transport: the worker's properties, and those of the embedded log's folder.
-        url: of no use here.
+        url: not used here.
     """
     return StandaloneTransport(transport, warn)
 
@@ -82,7 +83,8 @@ def open_task_transport(
     exactly_once: bool,
     warn: Callable[[str], None] = log.warning,
 ) -> StandaloneTaskTransport:
-    """As in Connect `offsets.storage.topic` of the connector is ignored."""
+    """Return the ports of a connector's tasks. As in Connect, its `offsets.storage.topic` is
+    ignored."""
     import headgate_embedded
     import headgate_kafka
 
@@ -105,7 +107,7 @@ def unreached(transport: Mapping[str, str], connector_config: Mapping[str, str],
 
 
 def before_forks() -> None:
-    """Loads what `open_task_transport` needs, and makes what clients of Kafka share."""
+    """Load what `open_task_transport` needs, and make what Kafka clients share."""
     import headgate_embedded  # noqa: F401
     import headgate_kafka
 
@@ -113,8 +115,9 @@ def before_forks() -> None:
 
 
 class OffsetKeeper:
-    """Between the folder's offset log and the user's file. `load` before any task runs; then a
-    thread writes the file when offsets have changed, and `close` does so for the last time."""
+    """Copies source offsets between the folder's offset log and the user's file. `load` is called
+    before any task runs. Then a thread writes the file when offsets have changed, and `close`
+    writes it for the last time."""
 
     def __init__(self, file: OffsetFile, offset_log: KeyedLog) -> None:
         self._file = file
@@ -123,12 +126,13 @@ class OffsetKeeper:
         self._offsets: dict[bytes, bytes | None] = {}
         self._unsaved = False
         self._error_text: str | None = None
-        """What was last warned of; None: it was written since."""
+        """The error that was last logged. None: the file was written since."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="offset-file", daemon=True)
 
     def load(self) -> None:
-        """
+        """Load the user's file into the offset log, and start the thread.
+
         Raises:
             OffsetFileError: the file cannot be read.
         """
@@ -140,9 +144,10 @@ class OffsetKeeper:
         self._thread.start()
 
     def close(self) -> None:
-        """
+        """Stop the thread, and write the file if there are changes.
+
         Raises:
-            OffsetFileError: what is new could not be written.
+            OffsetFileError: the changes could not be written.
         """
         self._ended.set()
         if self._thread.is_alive():
@@ -170,7 +175,7 @@ class OffsetKeeper:
                 log.exception("offsets are not written to %s, trying again", self._file.path)
 
     def _warn(self, error_text: str) -> None:
-        """Once for each: it is tried every second."""
+        """Log each error once, although the write is tried every second."""
         if error_text != self._error_text:
             log.warning("%s cannot be written, trying again: %s", self._file.path, error_text)
             self._error_text = error_text

@@ -7,7 +7,7 @@ from headgate.ports import Clock, ConfigLog, Fencer, Group, KeyedLog, Peers, Rec
 
 
 class WithPeers:
-    """A transport that lacks `Peers`, and them."""
+    """A transport without `Peers`, and the peers to go with it."""
 
     config_log: ConfigLog
     offset_log: KeyedLog
@@ -29,7 +29,8 @@ class WithPeers:
         return bool(self._inner.subscribe(on_change))
 
     def changed(self) -> bool:
-        """Not of calls: who brings one wakes the worker."""
+        """Return whether there may be something new, calls excepted: their adapter wakes the
+        worker."""
         return bool(self._inner.changed())
 
     def close(self) -> None:
