@@ -1,4 +1,4 @@
-"""Brings the cluster's connectors to what the pipeline file names, through calls to its workers."""
+"""Changes the cluster's connectors to those of the pipeline file, through calls to its workers."""
 
 import itertools
 import threading
@@ -22,10 +22,10 @@ from headgate.topics.config_state import ConfigState
 CALL_TIMEOUT_MS = 15_000
 PAUSE_S = 0.3
 AT_ONCE = 8
-"""Changes that are asked for side by side. The group takes what comes during a round in the next
-one: a thousand connectors need no thousand rounds."""
+"""Changes that are asked for side by side. The group takes changes that come during a round in the
+next one, so a thousand connectors need no thousand rounds."""
 GIVE_UP_S = 180.0
-"""A change that could not be made for so long is reported as refused."""
+"""Time after which a change that could not be made is reported as refused, in seconds."""
 _AGAIN = frozenset(
     {ErrorKind.NOT_READY, ErrorKind.UNREACHABLE, ErrorKind.CONFLICT, ErrorKind.TIMEOUT}
 )
@@ -35,16 +35,16 @@ _AGAIN = frozenset(
 class Change:
     call: Call
     words: str
-    """What it does: "making connector events"."""
+    """What the change does: "making connector events"."""
     name: str
 
 
 def planned_changes(
     state: ConfigState, named: Mapping[str, Config], *, prune: bool
 ) -> tuple[list[Change], list[str]]:
-    """What must be asked for, in order, and what a user should know of what is left as it is.
+    """Return the changes to ask for, in order, and notes for the user on what is left as it is.
 
-    A connector whose config is there already needs no call; its target state is left alone.
+    A connector that already has its config needs no call. Its target state is left alone.
     """
     changes: list[Change] = []
     notes: list[str] = []
@@ -75,10 +75,10 @@ def planned_changes(
 
 
 class Applier:
-    """Makes changes on threads of its own; others look at what is left.
+    """Makes changes on threads of its own. Other threads read what is left.
 
-    Neighbours of one kind are made side by side. What is deleted is gone before anything is made:
-    a connector under a new name may want what the old one held.
+    Consecutive changes of one kind are made side by side. Deletions are complete before anything is
+    made: a connector under a new name may need what the old one held.
     """
 
     def __init__(
@@ -91,16 +91,16 @@ class Applier:
     ) -> None:
         """
         Args:
-            urls: of the workers that can be asked now.
-            warn: told, from the thread, what was done.
-            origin: who asks, for the workers' logs.
+            urls: returns the URLs of the workers that can be asked now.
+            warn: called, from the thread, with what was done.
+            origin: the caller's name for the workers' logs.
         """
         self._peers = peers
         self._urls = urls
         self._warn = warn
         self._origin = origin
         self._left: dict[int, Change] = dict(enumerate(changes))
-        """Changes by position; threads take out what they have made."""
+        """Changes by position. Threads take out the changes that they have made."""
         self._refused: list[str] = []
         self._last_answer: dict[str, str] = {}
         self._stopped = threading.Event()
@@ -114,7 +114,7 @@ class Applier:
 
     @property
     def applying(self) -> tuple[str, ...]:
-        """What is still to be done, with what the cluster last said of it."""
+        """Changes that are still to be made, each with the cluster's last answer."""
         shown = []
         for change in list(self._left.values()):
             answer = self._last_answer.get(change.name)
@@ -151,12 +151,13 @@ class Applier:
                 self._warn(words)
             elif not self._stopped.is_set():
                 self._warn(f"{change.words}: done")
-            # Off the list last: whoever looks must see it on one of both.
+            # Removed last, so that a reader sees the change in one of the lists at any time.
             if not self._stopped.is_set():
                 del self._left[position]
 
     def _make(self, change: Change) -> str | None:
-        """None when it is done, or when we are to stop; else why it cannot be."""
+        """Make a change. Return None if it is done or this is to stop, otherwise why it is
+        impossible."""
         deadline = time.monotonic() + GIVE_UP_S
         turn = 0
         while not self._stopped.is_set():
@@ -170,7 +171,7 @@ class Applier:
                     result.kind is ErrorKind.NOT_FOUND
                 )
                 if gone:
-                    return None  # an earlier try, whose answer was lost, has done it
+                    return None  # an earlier try has done it, whose answer was lost
                 if result.kind not in _AGAIN:
                     return result.message
                 self._last_answer[change.name] = result.message

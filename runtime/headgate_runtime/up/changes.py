@@ -1,4 +1,4 @@
-"""What happened between two snapshots, in lines for people."""
+"""The changes between two snapshots, as lines for people."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,10 @@ from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
 
 
 def changes(previous: Snapshot | None, snapshot: Snapshot) -> list[str]:
-    """One line for each change that somebody may want to know of, in a fixed order.
+    """Return one line for each change of interest, in a fixed order.
 
-    A worker that did not answer a look is no change: what it has is compared with what it had."""
+    A worker that did not answer a look is no change. Its state is compared with its last known one.
+    """
     previous = None if previous is None else previous.known()
     return [
         *_workers(previous, snapshot),
@@ -24,7 +25,8 @@ def _workers(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
     before = {worker.name: worker for worker in previous.workers} if previous else {}
     for worker in snapshot.workers:
         old = before.get(worker.name)
-        # Ends and restarts of processes are told by who restarts them, with the reason.
+        # Ends and restarts of processes are reported by the code that restarts them, with the
+        # reason.
         if worker.phase is Phase.UP and (old is None or old.phase is not Phase.UP):
             back = "answers again" if old is not None and old.phase is Phase.SILENT else "is up"
             yield f"{worker.name} {back}"
@@ -52,7 +54,8 @@ def _connectors(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _tasks(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
-    """Few of thousands of tasks change between two looks: the others are the same objects."""
+    """Yield the changes of tasks. Of thousands, few change between two looks: the others are the
+    same objects."""
     before = dict(previous.views()) if previous is not None else {}
     news: list[tuple[str, TaskView, TaskView | None]] = []
     for worker, view in snapshot.views():

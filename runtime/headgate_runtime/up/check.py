@@ -1,4 +1,4 @@
-"""``headgate up --check``: what is looked at before a start. Starts, makes, changes nothing."""
+"""``headgate up --check``: the checks before a start. It starts, makes and changes nothing."""
 
 import importlib.util
 import os
@@ -19,14 +19,13 @@ from headgate_runtime.up.references import resolved
 
 DATABASE = "headgate.db"
 HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-"""Where Spark finds the cluster of YARN."""
+"""Environment variables by which Spark finds a YARN cluster."""
 _WORDS = {"making": "would make", "changing": "would change", "deleting": "would delete"}
 
 
 def run(pipeline: Pipeline, *, prune: bool = False, out: TextIO | None = None) -> int:
-    """Print what a start would find and do; the exit code: 0, or 2 where it could not start.
-
-    The file itself is right: `load` has refused it else.
+    """Print what a start would find and do. Return the exit code: 0, or 2 if it could not start.
+    The file itself is valid, or `load` would have refused it.
 
     Raises:
         UpError: the data folder holds no log of ours.
@@ -67,7 +66,8 @@ def _lines(
 
 
 def _log(pipeline: Pipeline) -> tuple[ConfigState | None, Sequence[str]]:
-    """What the log says, read only, and its topics; None: there is no log yet."""
+    """Return the state and the topics of the log, read only. The state is None if there is no log
+    yet."""
     from headgate_embedded import RefusedError, open_reader
 
     if not (pipeline.data / DATABASE).exists():
@@ -88,7 +88,7 @@ def _log(pipeline: Pipeline) -> tuple[ConfigState | None, Sequence[str]]:
 
 
 def spark_faults(pipeline: Pipeline) -> Iterator[str]:
-    """What keeps Spark from starting, seen without starting it."""
+    """Yield what would keep Spark from starting, as far as it shows without a start."""
     if pipeline.runner != "spark":
         return
     if importlib.util.find_spec("pyspark") is None:
@@ -103,7 +103,7 @@ def spark_faults(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _java_faults(pipeline: Pipeline) -> Iterator[str]:
-    """What is wrong with the Java for a Spark of our own. A start finds it by itself."""
+    """Yield what is wrong with the Java for a Spark of our own. A start finds that by itself."""
     ours = pipeline.runner == "spark" and pipeline.spark.remote is None
     if not ours or importlib.util.find_spec("pyspark") is None:
         return

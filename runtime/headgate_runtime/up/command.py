@@ -1,4 +1,4 @@
-"""``headgate up``: puts the parts together and keeps the beat."""
+"""``headgate up``: the parts put together, and the regular look at the cluster (the beat)."""
 
 import contextlib
 import gc
@@ -62,19 +62,21 @@ from headgate_runtime.up.timeline import Timeline, draw
 from headgate_runtime.up.totals import Totals, lines, totals
 
 RESTARTS = "10"
-"""Default of ``headgate.restart.max`` where `headgate up` goes on until it is stopped."""
+"""Default of ``headgate.restart.max`` for a `headgate up` that goes on until it is stopped."""
 BEAT_S = 0.5
 REST_PER_CPU_S = 4.0
-"""A look at thousands of tasks takes a second of CPU, and calls by gRPC wait for it."""
+"""Seconds of rest for each second of CPU that a look takes. A look at thousands of tasks takes a
+second of CPU, and calls by gRPC wait for it."""
 TOLD_S = 0.000_05
-"""CPU that a worker needs to tell of a task: measured with 2,000 of them. It tells of those that
-have changed."""
+"""CPU that a worker needs to report one task, in seconds, measured with 2,000 tasks. It reports
+those that have changed."""
 GARBAGE = (50_000, 20, 50)
-"""Thresholds of Python's collector. A look makes thousands of objects, each of which goes with the
-last that knows it. With Python's own thresholds every look had a collection of all there are."""
+"""Thresholds of Python's collector. A look makes thousands of objects, most of which are freed with
+their last reference. With Python's own thresholds every look had a full collection."""
 SILENT_AFTER_S = 2.5
 STOP_EXTRA_S = 5.0
-"""Beyond `task.shutdown.graceful.timeout.ms`: leaving the group, closing the log."""
+"""Extra time for a stop, beyond `task.shutdown.graceful.timeout.ms`: leaving the group, closing the
+log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +87,11 @@ class UpOptions:
     plain: bool = False
     timeline: Path | None = None
     metrics: str | None = None
-    """``HOST:PORT`` where Prometheus may ask; None: nowhere."""
+    """``HOST:PORT`` that Prometheus scrapes. None: metrics are not served."""
 
 
 def run(pipeline: Pipeline, options: UpOptions) -> int:
-    """Run the pipeline until it is idle, fails, or is stopped; the exit code.
+    """Run the pipeline until it is idle, fails, or is stopped. Return the exit code.
 
     Raises:
         UpError: it could not be started at all.
@@ -129,14 +131,14 @@ def make_display(pipeline: Pipeline, options: UpOptions) -> Display:
 
 
 def rest_after(cpu_s: float, tasks: int = 0) -> float:
-    """Least seconds until the next look at everything, after one that took `cpu_s` of CPU here, and
-    for which workers told of `tasks` tasks, on the thread that decides."""
+    """Return the least time until the next look at everything, in seconds. The last look took
+    `cpu_s` of CPU here, and workers reported `tasks` tasks on the herder's thread for it."""
     return max(BEAT_S / 5, REST_PER_CPU_S * (cpu_s + tasks * TOLD_S))
 
 
 def skipped_line(connector: str, count: int, letters: str = "") -> str:
-    """A worker that was killed may have skipped more than it told, hence "at least". `letters` is
-    the topic of its dead letter queue."""
+    """Return a line about skipped records. It says "at least", since a killed worker may have
+    skipped more than it reported. `letters` is the topic of its dead letter queue."""
     kept = f"they are in the dead letter queue {letters}; " if letters else ""
     return (
         f"  {connector}: at least {counted(count, 'record')} skipped, as errors.tolerance is all; "
@@ -145,7 +147,8 @@ def skipped_line(connector: str, count: int, letters: str = "") -> str:
 
 
 class StopSignals:
-    """The first SIGINT, SIGTERM or SIGHUP asks for a clean stop, the second interrupts it."""
+    """Signal handling of a run. The first SIGINT, SIGTERM or SIGHUP asks for a clean stop, the
+    second interrupts it."""
 
     NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -169,8 +172,8 @@ class StopSignals:
 
 
 class Up:
-    """One run of `headgate up`. Everything happens on the thread that calls `run`, but for calls
-    to workers and what is said from other threads."""
+    """One run of `headgate up`. All happens on the thread that calls `run`, except calls to workers
+    and messages of other threads."""
 
     def __init__(
         self,
@@ -190,7 +193,7 @@ class Up:
         self._transport_settings = folder.transport_settings(pipeline.data, pipeline.log)
         self._serving = contextlib.ExitStack()
         self._tell_stopping = not_served
-        """The gRPC API of this cluster."""
+        """Tells the gRPC API of this cluster that a stop begins."""
         self._thread = threading.current_thread()
         self._said_lock = threading.Lock()
         self._lines_to_show: list[str] = []
@@ -205,11 +208,11 @@ class Up:
         self._at_start: Seen | None = None
         self._ends_at_start: Mapping[TopicPartition, int] = {}
         self._totals = Totals()
-        """Known at the end."""
+        """Records moved, known at the end."""
         self._verdict: Verdict | None = None
         self._started = time.monotonic()
         self._generation_before: int | None = None
-        """Generation of the group before the first round that is counted."""
+        """Generation of the group before the first counted round."""
         self._rebalances = 0
         self._spark = SparkService(
             pipeline,
@@ -221,14 +224,14 @@ class Up:
         self._processes: WorkerProcesses | None = None
         self._applier: Applier | None = None
         self._last_views: dict[str, tuple[float, WorkerView]] = {}
-        """When each worker answered last, and what."""
+        """Time and content of each worker's last answer."""
         self._tasks_told = 0
-        """Number of connectors and tasks that workers told of at the last look."""
+        """Number of connectors and tasks that workers reported at the last look."""
         self._snapshot: Snapshot | None = None
         self._metrics: MetricsServer | None = None
         self.timeline = Timeline()
         self.last_words: list[str] = []
-        """For the user, after the display is closed."""
+        """Lines for the user, printed after the display is closed."""
 
     def run(self) -> int:
         code = EXIT_FAILED
@@ -256,7 +259,7 @@ class Up:
         if self._options.metrics is not None:
             self._metrics = MetricsServer(self._options.metrics)
             self._say(f"metrics at {self._metrics.address}")
-        # A process looks at the classes for all workers, while this one looks at the pipeline.
+        # One process looks at the classes for all workers, while this one looks at the pipeline.
         look = threading.Thread(target=described, name="connector-classes", daemon=True)
         look.start()
         names = self._registry.free_names(self._pipeline.workers)
@@ -306,26 +309,26 @@ class Up:
         self._applier.start()
 
     def _origin(self) -> str:
-        """Who makes the calls of this command, for the workers' logs."""
+        """Return the caller's name of this command's calls, for the workers' logs."""
         return f"by headgate up (process {os.getpid()}), from {self._pipeline.file.name}"
 
     def _topics(self) -> Sequence[str]:
         return self._transport.record_log.topic_names()
 
     def _worker_settings(self) -> dict[str, str]:
-        """The file's settings. A run that goes on restarts what failed; one that ends once all is
-        idle does not wait for that, and ends with what failed."""
+        """Return the file's settings for workers. A run that goes on restarts failed tasks by
+        default. A run that ends once all is idle does not, and ends with the failures."""
         by_mode = {} if self._options.until_idle else {RESTART_MAX: RESTARTS}
         return {**by_mode, **self._pipeline.settings}
 
     def _all_configs(self, state: ConfigState) -> dict[str, Config]:
-        """Connectors that will run, those of the file and those that stay, with what they refer
-        to."""
+        """Return the configs that will run, with references resolved: those of the file, and those
+        of connectors that stay."""
         stay = {name: entry.config or {} for name, entry in state.entries.items() if entry.config}
         return {k: resolved(config) for k, config in {**stay, **self._pipeline.connectors}.items()}
 
     def _end(self) -> bool:
-        """The clean stop. False: something had to be killed."""
+        """Stop cleanly. Return False if something had to be killed."""
         assert self._processes is not None
         grace = WorkerSettings.parse(self._pipeline.settings)
         grace_s = grace["task.shutdown.graceful.timeout.ms"] / 1000 + STOP_EXTRA_S
@@ -340,7 +343,7 @@ class Up:
         return clean
 
     def _count(self) -> None:
-        """What was moved, from the log, now that nobody of ours writes to it."""
+        """Count from the log what was moved, when our processes no longer write to it."""
         if self._at_start is None:
             return
         seen = self._observer.read()
@@ -402,7 +405,7 @@ class Up:
         return self._disk.full + failures_at_stop(self._snapshot, self._observer.read().connectors)
 
     def _quarantined(self) -> list[str]:
-        """What source tasks have set aside and not read."""
+        """Return what source tasks have quarantined, a line each."""
         owners = self._snapshot.known().task_owners() if self._snapshot is not None else {}
         return [
             line
@@ -412,7 +415,7 @@ class Up:
         ]
 
     def _beat(self) -> Verdict | None:
-        """One look at everything; a verdict when it is time to end."""
+        """Look at everything once. Return a verdict when it is time to end."""
         assert self._processes is not None
         self._spark.tick()
         self._processes.tick()
@@ -427,7 +430,7 @@ class Up:
             self.timeline.observe(snapshot, connector_rates(snapshot, self._rates), task_rates)
         none_left = all(worker.phase is Phase.GIVEN_UP for worker in snapshot.workers)
         verdict = None
-        if self._options.until_idle or none_left:  # nobody else needs it, and it looks at all
+        if self._options.until_idle or none_left:  # otherwise unused, and it looks at everything
             verdict = idle_verdict(snapshot, previous)
         for line in changes(previous, snapshot):
             self._say(line)
@@ -487,7 +490,7 @@ class Up:
         )
 
     def _count_rebalances(self, views: Sequence[WorkerView]) -> None:
-        """Counts rebalances by generations, each of which is one round: workers' counts start
+        """Count rebalances by generations, each of which is one round. Workers' own counts start
         over."""
         members = [view for view in views if view.generation >= 0]
         if not members:
@@ -520,7 +523,8 @@ class Up:
         )
 
     def _write_summary(self, code: int) -> None:
-        """Writes ``logs/summary.json``: what this run did, for scripts and later readers."""
+        """Write ``logs/summary.json``, which says what this run did, for scripts and later
+        readers."""
         snapshot, skipped = self._snapshot, self._skipped_records()
         sinks = {
             one.connector: {"committed": one.committed, "new": one.new, "lag": one.lag}
@@ -555,7 +559,8 @@ class Up:
     # -- words --
 
     def _say(self, text: str) -> None:
-        """From any thread. What other threads say is shown at the next beat."""
+        """Show a message. May be called from any thread. Messages of other threads are shown at the
+        next beat."""
         with self._said_lock:
             self._lines_to_show.append(text)
         if threading.current_thread() is self._thread:
@@ -571,7 +576,8 @@ class Up:
             self._display.message(line)
 
     def _views(self) -> list[tuple[str, str, WorkerView | None]]:
-        """Name, url and last view of each worker that was asked; from any thread."""
+        """Return name, URL and last view of each worker that was asked. May be called from any
+        thread."""
         snapshot = self._snapshot
         if snapshot is None:
             return []

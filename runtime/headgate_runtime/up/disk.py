@@ -1,4 +1,4 @@
-"""Is there space left where the data folder is? A log that cannot be written stops everything."""
+"""Checks for free disk space in the data folder. A log that cannot be written stops everything."""
 
 import errno
 import os
@@ -10,28 +10,28 @@ from typing import Final
 from headgate_runtime.config.private_files import private_opener
 
 LOW_BYTES: Final = 1_048_576
-"""With less than this it is tried whether a file can be written."""
+"""Below this free space, a probe file is written to see whether the disk is full."""
 PROBE: Final = ".space"
 PROBE_BYTES: Final = 65_536
-"""The log needs some: a page of it and its write-ahead log."""
+"""Size of the probe. The log needs space for a page and its write-ahead log."""
 GRACE_S: Final = 10.0
-"""Time for somebody to free some."""
+"""Time for somebody to free some space, in seconds."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Disk:
-    """The file system of a data folder, looked at with each beat."""
+    """Watch over the file system of a data folder, which looks at it with each beat."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
         self._full_since: float | None = None
         self.full: tuple[str, ...] = ()
-        """What the last look saw that makes it no success to stop now."""
+        """What the last look saw that makes a stop now a failure."""
         self.news = ""
-        """What there is to say since the last look; empty: nothing."""
+        """What there is to report since the last look. Empty: nothing."""
 
     def look(self) -> str:
-        """Why the run has to end; empty: it has not."""
+        """Return why the run must end. Empty: it need not."""
         self.news = ""
         now = time.monotonic()
         if not is_full(self._data):
@@ -50,14 +50,14 @@ def full_text(data: Path) -> str:
 
 
 def unusable(data: Path, error: Exception) -> str:
-    """What to say where the data folder could not be used for this reason."""
+    """Return the message for a data folder that cannot be used for this reason."""
     if getattr(error, "errno", None) in _FULL or is_full(data):
         return full_text(data)
     return f"the data folder {data} cannot be used: {error}"
 
 
 def is_full(data: Path) -> bool:
-    """Whether nothing more can be written there."""
+    """Return whether nothing more can be written there."""
     try:
         found = os.statvfs(data)
     except OSError:

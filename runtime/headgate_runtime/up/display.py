@@ -19,12 +19,12 @@ from headgate_runtime.up.snapshot import ConnectorSnapshot, Phase, Snapshot, Wor
 PROGRESS_EVERY_S = 5.0
 MESSAGES_SHOWN = 8
 LINES_BESIDE_TASKS = 15
-"""Lines of a frame that are not rows of tasks: the heads, the messages."""
+"""Lines of a frame that are no rows of tasks: the heads and the messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What stays the same while the cluster runs."""
+    """The part of the display that stays the same while the cluster runs."""
 
     pipeline: str
     data: str
@@ -33,11 +33,11 @@ class Heading:
 
 class Display(Protocol):
     def message(self, text: str) -> None:
-        """Something happened, now."""
+        """Show that something happened just now."""
         ...
 
     def show(self, snapshot: Snapshot, rates: Rates, awaited: Sequence[str]) -> None:
-        """The state of things. `awaited`: what `--until-idle` still waits for."""
+        """Show the present state. `awaited` is what `--until-idle` still waits for."""
         ...
 
     def close(self) -> None: ...
@@ -47,7 +47,8 @@ class Display(Protocol):
 
 
 class PlainDisplay:
-    """Events as lines, and a line of progress every few seconds while something moves."""
+    """Display of events as lines, with a line of progress every few seconds while something
+    moves."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -84,14 +85,14 @@ def progress_line(snapshot: Snapshot, rates: Rates) -> str:
 
 
 def _batches(connector: ConnectorSnapshot, snapshot: Snapshot) -> str:
-    """The last batch of each task, where tasks commit planned batches."""
+    """Return the last batch of each task, if its tasks commit planned batches."""
     owners = snapshot.task_owners()
     found = [view.batch for task in connector.tasks for _, view in owners.get(task, [])]
     return "".join([f", {batch}" for batch in found if batch is not None])
 
 
 def _flow(connector: ConnectorSnapshot, snapshot: Snapshot, rates: Rates) -> tuple[float, int]:
-    """Records per second and records so far, of all tasks of a connector."""
+    """Return the records per second and the records so far of all tasks of a connector."""
     return (
         sum(rates.per_second(task, snapshot.at) for task in connector.tasks),
         sum(rates.total(task) for task in connector.tasks),
@@ -122,7 +123,7 @@ _PHASE_STYLES = {
 
 
 class LiveDisplay:
-    """Redraws a table in place; on `close` the last one stays."""
+    """Display of a table that is redrawn in place. The last one stays after `close`."""
 
     def __init__(self, console: Console, heading: Heading) -> None:
         self._console = console
@@ -232,7 +233,7 @@ def _work_table(snapshot: Snapshot, rates: Rates, room: int) -> Table:
     table.add_column("records/s", justify="right", no_wrap=True)
     table.add_column("records", justify="right", no_wrap=True)
     table.add_column("lag", justify="right", no_wrap=True)
-    table.add_column("")  # the one that gives way where the terminal is narrow
+    table.add_column("")  # the column that shrinks on a narrow terminal
     owners, task_owners = snapshot.connector_owners(), snapshot.task_owners()
     room -= len(snapshot.connectors)
     for connector in snapshot.connectors:
@@ -262,7 +263,7 @@ def _rows_shown(
     owners: Mapping[TaskId, Sequence[tuple[str, TaskView]]],
     room: int,
 ) -> list[TaskId]:
-    """All tasks where there is room for them, else those first that do not run."""
+    """Return all tasks if there is room for them. Otherwise those that do not run come first."""
     if len(connector.tasks) <= room:
         return list(connector.tasks)
 
@@ -303,7 +304,7 @@ def _add_task(
 
 
 def _cut(text: str, style: str) -> Text:
-    """As much of it as fits in the line."""
+    """Return a text that is cut to fit in the line."""
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 

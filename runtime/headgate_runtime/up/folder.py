@@ -1,4 +1,4 @@
-"""The data folder of a cluster: held by one `headgate up`, joined by others, its log opened."""
+"""The data folder of a cluster: held by one `headgate up`, joined by others, and its log opened."""
 
 import contextlib
 import time
@@ -22,7 +22,7 @@ NO_LIMITS: Final = LogLimits()
 
 
 class Held(Protocol):
-    """A claim on a data folder; leaving the context gives it up."""
+    """A claim on a data folder. Leaving the context gives it up."""
 
     def __enter__(self) -> "Held": ...
 
@@ -34,7 +34,7 @@ class Held(Protocol):
     ) -> None: ...
 
     def ended(self) -> bool:
-        """The cluster that was joined is gone."""
+        """Return whether the cluster that was joined is gone."""
         ...
 
 
@@ -48,7 +48,8 @@ class _Holder(contextlib.ExitStack):
 
 
 class _Joined(contextlib.ExitStack):
-    """The lock is another's. When it can be had, that one has ended."""
+    """A claim on a folder that another process has locked. Once the lock is free, that process has
+    ended."""
 
     def __init__(self, data: Path) -> None:
         super().__init__()
@@ -63,10 +64,10 @@ class _Joined(contextlib.ExitStack):
 
 
 def hold(data: Path) -> Held:
-    """Hold the folder, made if it is not there.
+    """Hold the folder. It is made if it does not exist.
 
     Raises:
-        UpError: another one holds it, or it cannot be made.
+        UpError: another process holds it, or it cannot be made.
     """
     from headgate_embedded.folder import FolderHeldError, hold_folder
 
@@ -82,7 +83,7 @@ def join(data: Path) -> Held:
     """Work on a folder that another `headgate up` holds.
 
     Raises:
-        UpError: nobody holds it.
+        UpError: no process holds it.
     """
     if not data.is_dir() or not _is_held(data):
         raise UpError(f"nobody runs a cluster on {data}: leave out --join to start one")
@@ -100,17 +101,17 @@ def _is_held(data: Path) -> bool:
 
 
 def transport_settings(data: Path, limits: LogLimits = NO_LIMITS) -> dict[str, str]:
-    """How workers and tasks reach the log."""
+    """Return the settings with which workers and tasks reach the log."""
     from headgate_embedded.transport import transport_settings
 
     return transport_settings(data, limits)
 
 
 def open_log(data: Path, warn: Callable[[str], None]) -> Transport:
-    """The log in the folder, made if it is not there.
+    """Return the log in the folder. It is made if it does not exist.
 
     Raises:
-        UpError: what lies there is not our log, or cannot be used.
+        UpError: the file there is not our log, or cannot be used.
     """
     from headgate_embedded.schema import RefusedError
     from headgate_embedded.transport import open_transport
@@ -129,7 +130,8 @@ def open_retention(
     is_sink: Callable[[Config], bool],
     named: Mapping[str, Config],
 ) -> "Retention":
-    """Retention of the log in the folder; see `headgate_embedded.retention.Retention`."""
+    """Return the retention of the log in the folder; see
+    `headgate_embedded.retention.Retention`."""
     from headgate_embedded.database import Database
     from headgate_embedded.retention import Retention
     from headgate_embedded.schema import FILE_NAME
@@ -138,7 +140,7 @@ def open_retention(
 
 
 def give_back(data: Path) -> int:
-    """Shrink the log in the folder if much of it is free; how many bytes that gave back.
+    """Shrink the log in the folder if much of it is free. Return the number of bytes freed.
 
     Raises:
         TransportError: it cannot be done now.

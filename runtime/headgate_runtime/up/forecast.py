@@ -1,4 +1,4 @@
-"""What can be told of a pipeline before it starts, without being a fault."""
+"""Warnings about a pipeline before it starts, of things that are not faults."""
 
 import difflib
 import re
@@ -19,7 +19,7 @@ _REGISTRY: Final = ("AvroConverter", "JsonSchemaConverter", "ProtobufConverter")
 def notes_of(
     pipeline: Pipeline, configs: Mapping[str, Config], existing: Iterable[str]
 ) -> Iterator[str]:
-    """What a user should know before the start, a line each."""
+    """Yield what a user should know before the start, a line each."""
     for line in pipeline.notes:
         yield f"warning: {line}"
     for line in (*unwritten_topics(configs, existing), *unlike(configs, pipeline.settings)):
@@ -27,7 +27,8 @@ def notes_of(
 
 
 def at_least_once(pipeline: Pipeline, configs: Mapping[str, Config]) -> Iterator[str]:
-    """A line for each connector that may deliver a record twice after a failure, and why."""
+    """Yield a line for each connector that may deliver a record twice after a failure, with the
+    reason."""
     enabled = pipeline.settings.get("exactly.once.source.support") == "enabled"
     for name, config in configs.items():
         try:
@@ -39,10 +40,11 @@ def at_least_once(pipeline: Pipeline, configs: Mapping[str, Config]) -> Iterator
 
 
 def unwritten_topics(configs: Mapping[str, Config], existing: Iterable[str]) -> Iterator[str]:
-    """A line for each topic that a sink reads, that does not exist, and that nobody writes.
+    """Yield a line for each topic that a sink reads, that does not exist, and to which no source
+    writes.
 
-    A source whose topics cannot be told from its config may write any: then only what looks like a
-    mistake in writing is told.
+    A source may write any topic if its config does not name them. Then only apparent typing errors
+    are reported.
 
     Args:
         configs: all connectors that will run, by name.
@@ -75,12 +77,12 @@ def unwritten_topics(configs: Mapping[str, Config], existing: Iterable[str]) -> 
 
 
 def unlike(configs: Mapping[str, Config], settings: Mapping[str, str]) -> Iterator[str]:
-    """A line for each converter of a sink that reads what a source writes by another one, where one
-    of the two keeps ids of a schema registry in its bytes: a sink would take them for text.
+    """Yield a line for each sink converter that differs from the source's in its use of a schema
+    registry. A sink with another kind would take the ids in the bytes for text.
 
     Args:
         configs: all connectors that will run, by name.
-        settings: those of the workers, whose converters connectors without their own have.
+        settings: those of the workers, whose converters are used by connectors without their own.
     """
     sources = [
         (name, config)
@@ -108,7 +110,7 @@ def unlike(configs: Mapping[str, Config], settings: Mapping[str, str]) -> Iterat
 
 
 def _registry_kind(converter: str) -> str:
-    """The format of a converter that uses a schema registry; empty: it uses none."""
+    """Return the format of a converter that uses a schema registry. Empty: it uses none."""
     name = re.split("[.:]", converter)[-1]
     return name if name in _REGISTRY else ""
 

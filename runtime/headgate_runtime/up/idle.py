@@ -1,9 +1,11 @@
-"""When ``--until-idle`` may end: a pure decision over two snapshots.
+"""When ``--until-idle`` may end, decided by a pure function of two snapshots.
 
-The rule: no rebalance, delay or reconfiguration pending, all tasks RUNNING, all sources idle, then
-all sinks at the end offsets that were taken after that; twice in a row.
-PAUSED and STOPPED count as idle. What FAILED does not hold up the end: the others are awaited,
-then it is told.
+The rule: no rebalance, delay or reconfiguration is pending, all tasks are RUNNING and all sources
+are idle. Then all sinks have reached the end offsets that were taken after that. This must be so
+twice in a row.
+
+PAUSED and STOPPED count as idle. FAILED connectors and tasks do not hold up the end: the others are
+awaited, and then the failures are reported.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -14,9 +16,9 @@ from headgate.ids import State, TargetState
 from headgate_runtime.up.snapshot import ConnectorSnapshot, Phase, Snapshot
 
 QUIET_MS = 30_000
-"""A source that has moved nothing for so long, and is not idle, is named."""
+"""Time without a record after which a source that is not idle is named."""
 QUARANTINE_LINES = 20
-"""Inputs of one task that are named; the rest is counted."""
+"""Most inputs of one task that are named. The rest are counted."""
 
 
 class Outcome(StrEnum):
@@ -29,11 +31,12 @@ class Outcome(StrEnum):
 class Verdict:
     outcome: Outcome
     reasons: tuple[str, ...]
-    """WAITING: what is awaited. FAILED: what failed, and why."""
+    """What is awaited if WAITING. What failed, and why, if FAILED."""
 
 
 def idle_verdict(snapshot: Snapshot, previous: Snapshot | None) -> Verdict:
-    """Has all work come to rest? `previous` is the snapshot before, None at first."""
+    """Return whether all work has come to rest. `previous` is the snapshot before, None at
+    first."""
     failures = tuple(failure_lines(snapshot))
     awaited = tuple(_awaited(snapshot))
     if awaited:
@@ -49,7 +52,7 @@ def idle_verdict(snapshot: Snapshot, previous: Snapshot | None) -> Verdict:
 
 
 def _awaited(snapshot: Snapshot) -> Iterator[str]:
-    """What one snapshot shows to be under way."""
+    """Yield what one snapshot shows to be under way."""
     yield from snapshot.applying
     for worker in snapshot.workers:
         if worker.phase in (Phase.STARTING, Phase.WAITING):
@@ -67,7 +70,7 @@ def _awaited(snapshot: Snapshot) -> Iterator[str]:
             )
         elif not view.leader:
             yield f"{name} knows no leader"
-    # A worker that is behind in the group may believe to own what it has lost.
+    # A worker that is behind in the group may believe that it owns what it has lost.
     generations = {view.generation for _, view in views}
     if len(generations) > 1:
         yield f"workers are in generations {', '.join(map(str, sorted(generations)))}"
@@ -96,7 +99,7 @@ def _awaited_of(connector: ConnectorSnapshot, snapshot: Snapshot) -> Iterator[st
 
 
 def _awaited_tasks(connector: ConnectorSnapshot, snapshot: Snapshot) -> Generator[str, None, bool]:
-    """Yields what is awaited of its tasks; returns whether one of them FAILED."""
+    """Yield what is awaited of a connector's tasks. Return whether one of them FAILED."""
     task_owners = snapshot.task_owners()
     failed = False
     for task in connector.tasks:
@@ -119,7 +122,8 @@ def _awaited_tasks(connector: ConnectorSnapshot, snapshot: Snapshot) -> Generato
 
 
 def _quiet(quiet_ms: int | None) -> str:
-    """A task whose `poll` hangs does not say so itself."""
+    """Return words about a task that has not moved for long: a hanging `poll` does not report
+    itself."""
     if quiet_ms is None or quiet_ms < QUIET_MS:
         return ""
     return f", and has moved nothing for {quiet_ms // 1000} s"
@@ -130,7 +134,7 @@ def _wanted(target: TargetState) -> str:
 
 
 def _moved(snapshot: Snapshot, previous: Snapshot) -> Iterator[str]:
-    """What changed between two snapshots that each looked idle."""
+    """Yield what changed between two snapshots that each looked idle."""
     before = {connector.name: connector for connector in previous.connectors}
     for connector in snapshot.connectors:
         old = before.get(connector.name)
@@ -139,7 +143,7 @@ def _moved(snapshot: Snapshot, previous: Snapshot) -> Iterator[str]:
         elif dict(connector.ends) != dict(old.ends):
             yield f"{connector.name}: new records in its topics"
         elif dict(connector.consumed) != dict(old.consumed):
-            # Only of a sink with a FAILED task can this be news: the others go on.
+            # Only a sink with a FAILED task can get here: its other tasks go on.
             yield f"{connector.name} is moving on"
     then = {view.generation for _, view in previous.views()}
     if {view.generation for _, view in snapshot.views()} != then:
@@ -149,9 +153,9 @@ def _moved(snapshot: Snapshot, previous: Snapshot) -> Iterator[str]:
 
 
 def failure_lines(snapshot: Snapshot) -> Iterator[str]:
-    """What was refused, given up, FAILED or set aside, a line each.
+    """Yield what was refused, given up, FAILED or quarantined, a line each.
 
-    A worker still has the tasks of a deleted connector until the next round: they are left out.
+    Until the next round, workers still have the tasks of a deleted connector. These are left out.
     """
     configured = {connector.name for connector in snapshot.connectors}
     yield from snapshot.refused
@@ -176,13 +180,13 @@ def failure_lines(snapshot: Snapshot) -> Iterator[str]:
 def failures_at_stop(
     snapshot: Snapshot, connectors: tuple[ConnectorSnapshot, ...]
 ) -> tuple[str, ...]:
-    """What the last look saw, and of a worker that missed it the one before; but for connectors
-    that were deleted since. `connectors`: those that are there now."""
+    """Return the failures in the last look. For a worker that missed it, the look before counts.
+    `connectors` are the present ones: failures of connectors deleted since are left out."""
     return tuple(failure_lines(replace(snapshot.known(), connectors=connectors)))
 
 
 def quarantine_lines(task: str, quarantined: Sequence[str]) -> Iterator[str]:
-    """What a task has set aside, a line each."""
+    """Yield what a task has quarantined, a line each."""
     shown = quarantined[:QUARANTINE_LINES]
     for one in shown:
         yield f"task {task} set aside {one}"

@@ -1,4 +1,4 @@
-"""``headgate up --metrics HOST:PORT``: what its workers do, for Prometheus."""
+"""``headgate up --metrics HOST:PORT``: the figures of its workers, for Prometheus."""
 
 import contextlib
 import socket
@@ -14,12 +14,13 @@ from headgate_runtime.up.snapshot import Snapshot
 
 EXPECTED = "expected HOST:PORT, such as 127.0.0.1:9404"
 CONNECTIONS_MAX: Final = 32
-"""Each connection has a thread. Where there are more, the oldest are closed."""
+"""Most connections, each of which has a thread. If there are more, the oldest are closed."""
 SILENT_S: Final = 30.0
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """
+    """Return the host and the port.
+
     Raises:
         UpError: `text` is no host and port.
     """
@@ -33,11 +34,11 @@ class _Handler(WSGIRequestHandler):
     timeout = SILENT_S
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Not on the terminal: there is the table."""
+        """Log nothing: the terminal shows the table."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each connection, and few of them: clients that say nothing cost nobody else."""
+    """Server with a thread for each connection, and a limit: silent clients do not harm others."""
 
     daemon_threads = True
 
@@ -63,7 +64,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client has gone, or was hung up on."""
+        """Ignore the error: a client has gone, or was hung up on."""
 
 
 def _hang_up(connected: socket.socket) -> None:
@@ -72,7 +73,7 @@ def _hang_up(connected: socket.socket) -> None:
 
 
 class MetricsServer:
-    """Shows the last snapshot that it was given; listens from its construction on.
+    """Server of the last snapshot that it was given. It listens from its construction on.
 
     Raises:
         UpError: the address is taken, or prometheus-client is not installed.

@@ -1,4 +1,4 @@
-"""Looks at a cluster from outside: asks its workers, reads its log. Changes nothing."""
+"""Observes a cluster from outside: asks its workers and reads its log. It changes nothing."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,38 +39,39 @@ class Seen:
 
 
 class Observer:
-    """Follows one cluster. `describe` asks several workers at once; all else is for one thread."""
+    """Follows one cluster. `describe` asks several workers at once. All else is for one thread."""
 
     def __init__(self, transport: Transport, named: Mapping[str, Config]) -> None:
-        """`named`: the connectors of the pipeline file."""
+        """Observe through `transport`. `named` has the connectors of the pipeline file."""
         self._transport = transport
         self._named = named
         self._threads = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="describe")
         self._workers: defaultdict[str, ViewOfWorker] = defaultdict(ViewOfWorker)
-        """What is known of each worker, by url."""
+        """What is known of each worker, by URL."""
         self._config_position = 0
         self._status_position = 0
         self.state = ConfigState()
         self._statuses = StatusView()
         self._shown: dict[str, tuple[ConnectorEntry | None, ConnectorSnapshot]] = {}
-        """Connectors that have no more to them than the config topic says, with what it says."""
+        """Connectors that are described by the config topic alone, with their entries in it."""
         self._failed: tuple[StatusView, Mapping[str, str]] = (self._statuses, {})
-        """What FAILED by the statuses, and those."""
+        """Failures by connector or task, and the statuses from which they were taken."""
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def describe(self, urls: Sequence[str]) -> list[WorkerView | None]:
-        """What the workers at `urls` say of themselves; None where no answer came in time."""
+        """Return the views of the workers at `urls`. None: no answer came in time."""
         known = [self._workers[url] for url in urls]
         return list(self._threads.map(self._describe, urls, known))
 
     def told(self, urls: Iterable[str]) -> int:
-        """Number of connectors and tasks that workers told of in their last answers."""
+        """Return the number of connectors and tasks in the workers' last answers."""
         return sum(self._workers[url].changed for url in urls)
 
     def _describe(self, url: str, known: ViewOfWorker) -> WorkerView | None:
-        """It tells what has changed since its last answer, and this puts it together."""
+        """Ask a worker. Its answer has what changed since its last one, and is merged into its view
+        here."""
         call = DescribeWorker(known.mark)
         try:
             result = self._transport.peers.call(url, call, 0, DESCRIBE_TIMEOUT_MS)
@@ -81,7 +82,7 @@ class Observer:
         return known.take(wire.from_plain(WorkerView, result.value))
 
     def read(self) -> Seen:
-        """The config topic and the status topic to their ends, and how far the sinks are."""
+        """Read the config topic and the status topic to their ends, and how far the sinks are."""
         self._read_config()
         self._read_statuses()
         names = list(self.state.connector_names())
@@ -109,7 +110,8 @@ class Observer:
             self._statuses = fold_statuses(self._statuses, events)
 
     def _known(self, name: str) -> ConnectorSnapshot:
-        """A source is as it was until the config topic says something else of it."""
+        """Return a connector. A source stays as it was until the config topic has something new on
+        it."""
         entry = self.state.entry(name)
         then, known = self._shown.get(name, (None, None))
         if known is not None and then is entry:
@@ -139,23 +141,24 @@ class Observer:
     def _progress(
         self, name: str, config: Config
     ) -> tuple[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]]:
-        """End offsets first, then what is committed: caught up is then caught up for good."""
+        """Return end offsets and consumed offsets. The ends are read first, so that a sink which
+        has caught up with them really has."""
         log = self._transport.record_log
         group = sink_group(name, config)
         topics = self._topics(config) or sorted({topic for topic, _ in log.committed(group)})
         ends = dict(log.end_offsets(topics))
-        # Without a commit it begins with the first record that is there.
+        # Without a commit, a sink begins with the first record in the log.
         consumed = {**log.start_offsets(topics), **log.committed(group)}
         return ends, {
             partition: consumed[partition] for partition in ends if consumed.get(partition)
         }
 
     def topic_ends(self, configs: Iterable[Config]) -> Mapping[TopicPartition, int]:
-        """End offsets of the topics that `configs` name and that are there."""
+        """Return the end offsets of the topics that `configs` name and that exist."""
         return dict(self._transport.record_log.end_offsets(self._all_topics(configs)))
 
     def topic_starts(self, configs: Iterable[Config]) -> Mapping[TopicPartition, int]:
-        """Offsets of the first records of the same topics."""
+        """Return the offsets of the first records of the same topics."""
         return dict(self._transport.record_log.start_offsets(self._all_topics(configs)))
 
     def _all_topics(self, configs: Iterable[Config]) -> list[str]:
@@ -169,7 +172,7 @@ class Observer:
         try:
             topics = topic_pattern(config) or sink_topics(config)
         except JavaPatternError:
-            return []  # its tasks say so
+            return []  # its tasks report it
         return topics_now(topics, self._transport.record_log.topic_names)
 
     def _failures(self) -> Mapping[str, str]:
@@ -193,7 +196,8 @@ class Observer:
 
 
 def kind_of(config: Config) -> str:
-    """Source or sink, by the class where it is installed here, else by the keys sinks must have."""
+    """Return whether the connector is a source or a sink. The class decides if it is installed
+    here, otherwise the keys that sinks must have."""
     try:
         return _kind_of_class(config.get("connector.class") or "")
     except PluginError:
@@ -202,6 +206,6 @@ def kind_of(config: Config) -> str:
 
 @lru_cache(maxsize=1_000)
 def _kind_of_class(name: str) -> str:
-    """Every look asks for every connector: a class that was found once is not looked for again.
-    Raises `PluginError`."""
+    """Return the kind of a class. It is cached, because every look asks for every connector. Raises
+    `PluginError`."""
     return connector_kind(find_connector(name))

@@ -1,7 +1,7 @@
-"""The pipeline file of ``headgate up``: read, checked whole, and made into Connect's strings.
+"""The pipeline file of ``headgate up``: read, checked as a whole, and made into Connect's strings.
 
-What the file may say is in docs/run/pipeline.md. Everything that is wrong with it is found before
-anything starts and told at once, each fault with its line and with what would be right.
+docs/run/pipeline.md describes the file. All faults are found before anything starts and reported at
+once, each with its line and with what would be right.
 """
 
 import datetime
@@ -34,19 +34,18 @@ from headgate_runtime.up.references import checked, table_checked
 WORKERS_MAX = 1_000
 DEFAULT_DATA = "state"
 GROUP = "headgate"
-"""Default of `group.id`, the same for every pipeline file: the group is part of the transactional
-ids, so a group that followed the name of the file would leave the producers of a renamed pipeline
-unfenced."""
+"""Default of `group.id`, the same for every pipeline file. The group is part of the transactional
+ids. If it followed the file's name, a renamed pipeline would leave its old producers unfenced."""
 DEFAULTS: Mapping[str, str] = {
     "group.id": GROUP,
     "exactly.once.source.support": "enabled",
     "scheduled.rebalance.max.delay.ms": "3000",
     "value.converter": "TypedConverter",
 }
-"""Worker settings whose default under ``headgate up`` is not Connect's."""
+"""Worker settings whose default under ``headgate up`` differs from Connect's."""
 
 BYTE_ORDER_MARK = "\ufeff"
-"""Editors of Windows begin a file with it; TOML does not know it."""
+"""Character with which Windows editors begin a file. TOML does not allow it."""
 
 TABLES = ("cluster", "log", "spark", "connectors")
 _CLUSTER_OWN = ("workers", "data", "runner")
@@ -68,11 +67,11 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: where it stands, what was seen, what would be right."""
+    """One fault of the file: its place, what was seen, and what would be right."""
 
     line: int | None
     where: str
-    """Table and key as a reader of the file would say them; empty: the file as a whole."""
+    """Table and key as a reader of the file would write them. Empty: the file as a whole."""
     text: str
 
     def show(self, file: str) -> str:
@@ -81,7 +80,7 @@ class Problem:
 
 
 class PipelineError(Exception):
-    """The pipeline file is refused; `problems` in the order of their lines."""
+    """The pipeline file is refused. `problems` are in the order of their lines."""
 
     def __init__(self, file: str, problems: Iterable[Problem]) -> None:
         self.file = file
@@ -92,24 +91,24 @@ class PipelineError(Exception):
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     file: Path
-    """Absolute."""
+    """Absolute path of the file."""
     workers: int
     data: Path
-    """Folder of the embedded log, absolute."""
+    """Folder of the embedded log, as an absolute path."""
     log: LogLimits
     runner: str
     settings: Mapping[str, str]
-    """Worker settings: what the file says, over `DEFAULTS`; not the rest of Connect's defaults."""
+    """Worker settings: those of the file over `DEFAULTS`, and no other defaults of Connect."""
     spark: SparkSettings
     connectors: Mapping[str, Mapping[str, str]]
-    """Configs by name, in the order of the file. Paths in them are as written, but for a ``~``:
+    """Configs by name, in the order of the file. Paths in them are as written, except for a ``~``:
     workers run with `folder` as their working directory."""
     notes: Sequence[str] = ()
-    """What is no fault, and worth knowing before the start."""
+    """Notes to read before the start that are no faults."""
 
     @property
     def folder(self) -> Path:
-        """Relative paths of the pipeline start here."""
+        """Folder in which relative paths of the pipeline start."""
         return self.file.parent
 
 
@@ -117,7 +116,7 @@ def load(path: str | Path) -> Pipeline:
     """Read and check a pipeline file.
 
     Raises:
-        PipelineError: with everything that is wrong with it.
+        PipelineError: the file has faults. The error lists them all.
     """
     shown = str(path)
     file = home(shown).absolute()
@@ -141,7 +140,7 @@ def load(path: str | Path) -> Pipeline:
 
 
 def parse(text: str, file: Path, shown: str | None = None) -> Pipeline:
-    """The pipeline that `text` describes; `file` says where it lies, `shown` how errors name it."""
+    """Return the pipeline that `text` describes. Its path is `file`, which errors call `shown`."""
     name = shown or str(file)
     try:
         lines = toml_lines.index(text)
@@ -161,13 +160,13 @@ def parse(text: str, file: Path, shown: str | None = None) -> Pipeline:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean x?"``, or nothing when no known name is near."""
+    """Return ``"; did you mean x?"``, or "" if no known name is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 class _Reader:
-    """Walks the parsed file once and collects what is wrong."""
+    """Walks the parsed file once and collects faults."""
 
     def __init__(
         self, document: Mapping[str, Any], lines: toml_lines.LineIndex, file: Path
@@ -179,9 +178,9 @@ class _Reader:
         self.notes: list[str] = []
         self.data = file.parent
         self.referred: dict[str, str] = {}
-        """References outside of connectors, and what they stand for."""
+        """References outside of connectors, with their values."""
         self.elsewhere = False
-        """Tasks run on other machines, which may have other folders and files."""
+        """Whether tasks run on other machines, which may have other folders and files."""
 
     def pipeline(self) -> Pipeline:
         self._top()
@@ -307,7 +306,8 @@ class _Reader:
         return texts
 
     def _full(self, given: Mapping[str, str]) -> Mapping[str, str]:
-        """With Connect's defaults; where `given` is wrong, which has been told, the defaults."""
+        """Return `given` with Connect's defaults. If it is wrong (reported before), just
+        defaults."""
         try:
             return WorkerSettings.parse(given).texts
         except SettingsError:
@@ -319,7 +319,7 @@ class _Reader:
         if found not in RUNNERS:
             choices = ", ".join(f'"{name}"' for name in RUNNERS)
             near = nearest(found, RUNNERS) if isinstance(found, str) else ""
-            if "runner" in cluster:  # else the setting has been found wrong as such
+            if "runner" in cluster:  # otherwise the setting was reported already
                 self._problem(
                     ("cluster", "runner"), f"{_seen(found)}, expected one of {choices}{near}"
                 )
@@ -443,8 +443,8 @@ class _Reader:
     def _connector_problems(
         self, config: Mapping[str, str], settings: Mapping[str, str]
     ) -> Iterator[tuple[str, str]]:
-        """What is wrong with a connector's config, by key: what it refers to, what its class says
-        of it, the folders and files that it names."""
+        """Yield faults of a connector's config, by key: its references, what its class reports, and
+        the folders and files that it names."""
         found, hidden, problems = checked(config)
         if problems:
             yield from problems.items()
@@ -466,7 +466,7 @@ class _Reader:
     def _flat(
         self, table: Mapping[str, Any], path: toml_lines.Path
     ) -> tuple[dict[str, str], dict[str, toml_lines.Path]]:
-        """Nested tables joined by dots, values as Connect's strings; and where each key stands."""
+        """Return values as Connect's strings, and where each key stands. Dots join table keys."""
         texts: dict[str, str] = {}
         paths: dict[str, toml_lines.Path] = {}
 
@@ -491,10 +491,10 @@ class _Reader:
 
 
 def connect_text(value: object) -> str:
-    """`value` of a TOML key as Connect's configs have it: always a string.
+    """Return the value of a TOML key as Connect's configs have it: always a string.
 
     Raises:
-        ValueError: a list whose items cannot be joined by commas and taken apart again.
+        ValueError: a list whose items cannot be joined by commas and split again.
     """
     if isinstance(value, str):
         return value
@@ -555,7 +555,7 @@ def _told(key: str, paths: Mapping[str, toml_lines.Path], text: str) -> str:
 
 
 def _where(path: toml_lines.Path) -> str:
-    """``[connectors.events] tasks.max`` for a key, ``[cluster]`` for a table."""
+    """Return ``[connectors.events] tasks.max`` for a key, ``[cluster]`` for a table."""
     if path[0] == "connectors":
         table, rest = path[:2], path[2:]
     elif path[0] in TABLES:
@@ -571,7 +571,7 @@ def _key(name: str) -> str:
 
 
 def _seen(value: object) -> str:
-    """A value as an error shows it."""
+    """Return a value as an error shows it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

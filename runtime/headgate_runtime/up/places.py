@@ -1,7 +1,7 @@
-"""Folders and files that a pipeline names: looked at before anything starts.
+"""Folders and files that a pipeline names, checked before anything starts.
 
-All its tasks run on this machine, so what is missing now would be missing then; but for a Spark
-that runs elsewhere.
+Unless Spark runs elsewhere, all tasks run on this machine. A place that is missing now would be
+missing for them, too.
 """
 
 import os
@@ -20,7 +20,7 @@ class Kind(Enum):
     WRITE_FOLDER = auto()
     READ_TABLE = auto()
     READ_ANY = auto()
-    """A file, a folder or a pattern: whether it is there is for the reader to tell."""
+    """A file, a folder or a pattern: only the reader can tell whether it exists."""
 
 
 PLACES: Final[Mapping[str, tuple[str, Kind]]] = {
@@ -34,7 +34,7 @@ PLACES: Final[Mapping[str, tuple[str, Kind]]] = {
     "SparkSink": ("path", Kind.WRITE_FOLDER),
     "SparkSource": ("path", Kind.READ_ANY),
 }
-"""Class of a connector -> the option that is a path, and what for."""
+"""Class of a connector -> the option that is a path, and its use."""
 _JAVA: Final = re.compile(
     r"org\.apache\.kafka\.connect\.file\.(FileStream(?:Source|Sink))Connector"
 )
@@ -44,12 +44,12 @@ _GLOB: Final = re.compile(r"[*?]|\[[^\]]+\]")
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What is to be said of a path."""
+    """A message about a path."""
 
     key: str
     text: str
     fault: bool = True
-    """False: it may be meant so."""
+    """False: the path may be meant so."""
 
 
 def _place(config: Mapping[str, str]) -> tuple[str, Kind] | None:
@@ -59,7 +59,7 @@ def _place(config: Mapping[str, str]) -> tuple[str, Kind] | None:
 
 
 def home_expanded(config: Mapping[str, str]) -> dict[str, str]:
-    """`config` with the home folder in place of a ``~`` that its path begins with."""
+    """Return `config` with the home folder in place of a leading ``~`` in its path."""
     found = _place(config)
     if found is None or not config.get(found[0], "").lstrip().startswith("~"):
         return dict(config)
@@ -67,8 +67,8 @@ def home_expanded(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def home(text: str) -> Path:
-    """`text` with the home folder in place of a ``~`` that it begins with; as it stands where
-    nobody has that name."""
+    """Return `text` with the home folder in place of a leading ``~``. If no user has that name,
+    return it as it is."""
     try:
         return Path(text).expanduser()
     except RuntimeError:
@@ -76,7 +76,7 @@ def home(text: str) -> Path:
 
 
 def unexpanded(path: str) -> str:
-    """What is to be said of a path in which a ``~`` is left; empty: nothing."""
+    """Return a message about a path with an unexpanded ``~``. Empty: it has none."""
     if not path.startswith("~"):
         return ""
     return (
@@ -86,10 +86,11 @@ def unexpanded(path: str) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """
+    """Return whether the path exists.
+
     Raises:
-        OSError: nobody can tell: a folder above may not be searched, or the name is too long.
-        ValueError: no path has such a character.
+        OSError: it cannot be told: a folder above may not be searched, or the name is too long.
+        ValueError: the text has a character that no path can have.
     """
     try:
         path.stat()
@@ -99,8 +100,8 @@ def is_there(path: Path) -> bool:
 
 
 def look_at(config: Mapping[str, str], folder: Path, made: Path | None = None) -> Said | None:
-    """What is wrong with the path that a connector's config names; relative ones start in
-    `folder`. The folder `made` is there when connectors start."""
+    """Return what is wrong with the path that a connector's config names. Relative paths start in
+    `folder`. The folder `made` exists by the time connectors start."""
     found = _place(config)
     if found is None:
         return None
@@ -129,7 +130,7 @@ def _looked_at(key: str, kind: Kind, text: str, path: Path, made: Path | None) -
 
 
 def _variable(key: str, text: str, path: Path) -> Said | None:
-    """A variable as in a shell, where there is nothing of that name."""
+    """Return a message about a shell-like variable in a path that does not exist."""
     found = _VARIABLE.search(text)
     if found is None or is_there(path):
         return None
@@ -181,7 +182,8 @@ def _written(text: str, path: Path, kind: Kind, made: Path | None) -> Said | Non
 
 
 def _unwritable(path: Path) -> Said | None:
-    """`path` is there, or is made before anything is written to it."""
+    """Return a message if `path` exists and may not be written to. A missing path is made before it
+    is used."""
     if not is_there(path) or os.access(path, os.W_OK | (os.X_OK if path.is_dir() else 0)):
         return None
     return Said("", f"{path} may not be written to by this user")
@@ -192,7 +194,7 @@ def _shown(text: str, path: Path) -> str:
 
 
 def _nearest_above(path: Path) -> str:
-    """The part of the path that is there."""
+    """Return words about the nearest existing folder above the path."""
     above = next((each for each in path.parents if is_there(each)), None)
     return f"; {above} is there" if above is not None and above != path.parent else ""
 

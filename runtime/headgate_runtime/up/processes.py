@@ -1,7 +1,7 @@
 """The worker processes of ``headgate up``: started, watched, started again, stopped.
 
-A worker is told what it is in the first line of its standard input and takes the end of that input
-as the end of whoever started it, so nothing outlives a `headgate up` that was killed.
+A worker reads its config from the first line of its standard input. It takes the end of that input
+as the end of its parent, so nothing outlives a `headgate up` that was killed.
 """
 
 import contextlib
@@ -29,14 +29,15 @@ WARNINGS_KEPT = 1_000
 
 @dataclass(slots=True)
 class LogTail:
-    """Follows a log file that a child writes by itself: it can do so also when we are gone."""
+    """Follows a log file that a child writes directly. So the child can write it after we are
+    gone."""
 
     path: Path
     position: int = 0
     last_line: str = ""
 
     def new_lines(self) -> list[str]:
-        """Whole lines written since the last call."""
+        """Return the whole lines written since the last call."""
         try:
             with self.path.open("rb") as log:
                 size = log.seek(0, os.SEEK_END)
@@ -56,8 +57,8 @@ class LogTail:
 
 
 def warnings_of(lines: Sequence[str]) -> list[str]:
-    """Messages of warnings and errors in a worker's log, which its user should see. States of
-    connectors and tasks are left out: they are shown as they are seen to change."""
+    """Return the warnings and errors in a worker's log for the user. States of connectors and tasks
+    are left out: their changes are shown anyway."""
     found = [warning for line in lines if (warning := warning_of(line)) is not None]
     return [text for logger, text in found if logger != STATUS_LOGGER]
 
@@ -88,11 +89,11 @@ class WorkerProcess:
 
 Warn = Callable[[str], None]
 Marked = Callable[[str, str], None]
-"""Worker name and what happened to it."""
+"""Function that takes a worker's name and what happened to it."""
 
 
 class WorkerProcesses:
-    """All workers that this `headgate up` runs. Used by one thread."""
+    """All workers that this `headgate up` runs. For one thread."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class WorkerProcesses:
         """
         Args:
             configs: a `WorkerConfig` as plain data for each worker.
-            logs: folder of the log files, ``<worker name>.log``; it exists.
+            logs: existing folder for the log files, ``<worker name>.log``.
         """
         self._logs = logs
         self._warn = warn
@@ -122,7 +123,8 @@ class WorkerProcesses:
             self._start(worker)
 
     def tick(self) -> None:
-        """Notice ends, start again what is due, pass on what the workers warn of."""
+        """Notice ended processes, start again those that are due, and pass on the workers'
+        warnings."""
         now = time.monotonic()
         for worker in self.workers:
             for text in warnings_of(worker.tail.new_lines()):
@@ -133,7 +135,7 @@ class WorkerProcesses:
                 self._start(worker)
 
     def _warn_once(self, worker: str, text: str, now: float) -> None:
-        """What several workers, or one again and again, warn of is shown once in a while."""
+        """Show a warning once in a while, even if several workers repeat it."""
         if now - self._warned.get(text, -SAME_WARNING_S) < SAME_WARNING_S:
             return
         if len(self._warned) > WARNINGS_KEPT:
@@ -142,17 +144,16 @@ class WorkerProcesses:
         self._warn(f"{worker}: {text}")
 
     def answered(self, name: str) -> None:
-        """The worker answered a call just now."""
+        """Note that the worker has just answered a call."""
         for worker in self.workers:
             if worker.name == name and worker.process is not None:
                 worker.answered_at = time.monotonic()
                 worker.phase = Phase.UP
 
     def stop(self, grace_s: float) -> bool:
-        """SIGTERM to all, SIGKILL to those that live after `grace_s`. True: none had to be killed.
-
-        Returns early, with what still lives, when `KeyboardInterrupt` is raised in it.
-        """
+        """Send SIGTERM to all, and SIGKILL to those that are alive after `grace_s`. Return True if
+        none had to be killed. A `KeyboardInterrupt` in it passes through, and living processes
+        stay."""
         living = [worker for worker in self.workers if worker.process is not None]
         for worker in living:
             _signal(worker, signal.SIGTERM)
@@ -169,12 +170,12 @@ class WorkerProcesses:
         return not late
 
     def kill(self) -> None:
-        """End every worker at once, and the processes it has started."""
+        """Kill every worker at once, and the processes that it has started."""
         for worker in self.workers:
             if worker.process is None:
                 continue
-            # Each worker leads a session of its own: its tasks' processes are in its group. Of one
-            # that has been reaped the number may be another's by now.
+            # Each worker leads a session of its own, and its tasks' processes are in its group.
+            # After a worker is reaped, its number may belong to another process.
             if _lives(worker):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(worker.process.pid, signal.SIGKILL)
@@ -197,7 +198,7 @@ class WorkerProcesses:
                 start_new_session=True,  # Ctrl-C in the terminal is for us alone
             )
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died at once: `tick` will see
+        with contextlib.suppress(BrokenPipeError):  # it died at once: `tick` notices
             process.stdin.write(json.dumps(dict(worker.config)).encode() + b"\n")
             process.stdin.flush()
         worker.process = process
@@ -231,7 +232,7 @@ class WorkerProcesses:
 
 
 def how_it_ended(returncode: int) -> str:
-    """``was killed by SIGKILL``, ``ended with exit code 3``."""
+    """Return how a process ended: ``was killed by SIGKILL``, ``ended with exit code 3``."""
     if returncode < 0:
         try:
             return f"was killed by {signal.Signals(-returncode).name}"
@@ -248,7 +249,7 @@ def _signal(worker: WorkerProcess, number: signal.Signals) -> None:
     if worker.process is not None:
         with contextlib.suppress(ProcessLookupError):
             worker.process.send_signal(number)
-            # A stopped process (SIGSTOP) would not see it before it is continued.
+            # A process stopped by SIGSTOP would not handle it before it is continued.
             worker.process.send_signal(signal.SIGCONT)
 
 

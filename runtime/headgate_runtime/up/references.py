@@ -1,7 +1,7 @@
 """References in pipeline files: ``${env:NAME}``, ``${file:PATH:KEY}``, ``${directory:PATH:FILE}``.
 
-Configs of connectors keep them as they stand, as on Kafka: workers resolve them, each time a
-connector or a task starts. Here they are looked at before anything starts.
+Configs of connectors keep them as they are, as on Kafka. Workers resolve them each time a connector
+or a task starts. Here they are checked before anything starts.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,8 @@ PROVIDERS: Final = pipeline_providers()
 
 
 def resolved(config: Config) -> Config:
-    """`config` with what it refers to now; as it stands where that cannot be found."""
+    """Return `config` with references replaced by their present values. If one cannot be found,
+    return it as it is."""
     if not has_references(config):
         return config
     try:
@@ -30,8 +31,8 @@ def resolved(config: Config) -> Config:
 
 
 def checked(config: Mapping[str, str]) -> tuple[dict[str, str], HiddenValues, dict[str, str]]:
-    """`config` with what it refers to; what hides those values in texts; and by key what is wrong
-    with a reference, which is left as it stands."""
+    """Check the references in a config. Return it with their values, what hides these values in
+    texts, and errors by key. A wrong reference is left as it is."""
     found: dict[str, str] = {}
     values, problems = _looked_up(config, found)
     return values, HiddenValues(found.items()), problems
@@ -40,7 +41,7 @@ def checked(config: Mapping[str, str]) -> tuple[dict[str, str], HiddenValues, di
 def _looked_up(
     config: Mapping[str, str], found: dict[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """`found` is told references and their values."""
+    """Return the values and the errors by key. `found` gets references and their values."""
     values: dict[str, str] = {}
     problems: dict[str, str] = {}
     for key, value in config.items():
@@ -72,8 +73,8 @@ def _missing(provider: str, path: str, key: str) -> str:
 def table_checked(
     table: Mapping[str, Any], problems: dict[tuple[str, ...], str], found: dict[str, str]
 ) -> dict[str, Any]:
-    """The same for a table of the file and those in it; `problems` is told by the place, `found`
-    gets the references and their values."""
+    """Check the references in a table of the file and in its inner tables. `problems` gets errors
+    by place, and `found` gets references and their values."""
     done: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict):

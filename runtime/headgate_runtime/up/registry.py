@@ -1,7 +1,7 @@
-"""Which workers run on a data folder, for whoever else wants to know: a file for each.
+"""Registry of the workers on a data folder, for other processes: one file for each worker.
 
-``<data>/workers/<name>.json`` holds ``{"name", "url", "pid", "up"}``; `up` is the process id of the
-`headgate up` that runs the worker. A file whose `up` is gone counts for nothing.
+``<data>/workers/<name>.json`` holds ``{"name", "url", "pid", "up"}``. `up` is the process id of the
+`headgate up` that runs the worker. A file whose `up` is gone is ignored.
 """
 
 import json
@@ -20,7 +20,7 @@ class Registered:
     name: str
     url: str
     pid: int | None
-    """Process id of the worker; None while it waits to be started again."""
+    """Process id of the worker. None while it waits to be started again."""
     up: int
 
 
@@ -31,7 +31,7 @@ class Registry:
         self._written: dict[str, Registered] = {}
 
     def free_names(self, count: int) -> list[str]:
-        """``worker-1`` and so on, less what living others use."""
+        """Return ``worker-1`` and so on, without the names that other living workers use."""
         taken = {one.name for one in self.others()}
         names: list[str] = []
         number = 0
@@ -42,7 +42,7 @@ class Registry:
         return names
 
     def write(self, workers: Sequence[tuple[str, str, int | None]]) -> None:
-        """Name, url and process id of each worker of ours; writes only what is news."""
+        """Write name, URL and process id of each worker of ours. Only changes are written."""
         for name, url, pid in workers:
             entry = Registered(name, url, pid, os.getpid())
             if self._written.get(name) == entry:
@@ -59,18 +59,18 @@ class Registry:
         self._written.clear()
 
     def others(self) -> list[Registered]:
-        """Workers that another living `headgate up` runs, by name."""
+        """Return the workers that another living `headgate up` runs, by name."""
         return [one for one in registered(self._folder.parent) if one.up != os.getpid()]
 
 
 def registered(data: Path) -> list[Registered]:
-    """All workers on the data folder whose `headgate up` lives, by name."""
+    """Return all workers on the data folder whose `headgate up` is alive, by name."""
     found: list[Registered] = []
     for path in sorted((data / FOLDER).glob("*.json")):
         try:
             entry = Registered(**json.loads(path.read_text()))
         except (OSError, ValueError, TypeError):
-            continue  # removed this very moment, or not ours
+            continue  # removed at this moment, or not ours
         if _lives(entry.up):
             found.append(entry)
     return found

@@ -1,4 +1,4 @@
-"""Retention passes of ``headgate up``: a thread of the one that holds the data folder."""
+"""Retention passes of ``headgate up``, on a thread of the process that holds the data folder."""
 
 import threading
 from collections.abc import Callable
@@ -14,25 +14,26 @@ if TYPE_CHECKING:
     from headgate_embedded.retention import HeldBack, Passed, Retention
 
 STILL_PASSES = 3
-"""A sink that has not moved for so many passes is named as holding retention back."""
+"""Passes after which a sink that has not moved is named as holding retention back."""
 
 
 class RetentionPasses:
-    """One pass at the start, one each ``retention.check.interval.ms``, and one at the end."""
+    """Retention passes: one at the start, one each ``retention.check.interval.ms``, and one at the
+    end."""
 
     def __init__(self, pipeline: Pipeline, say: Callable[[str], None], *, join: bool) -> None:
-        """`join`: the cluster is another's, whose passes they are."""
+        """Run no passes with `join`: they belong to the `headgate up` that holds the cluster."""
         self._pipeline = pipeline
         self._say = say
         self._theirs = join
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._held: dict[tuple[str, int, str], tuple[int, int]] = {}
-        """Where sinks were that held records back, and in how many passes in a row."""
+        """Offsets of the sinks that held records back, and for how many passes in a row."""
         self._failed = ""
 
     def give_back(self) -> None:
-        """Shrink the file, before anybody uses it."""
+        """Shrink the file, before it is used."""
         if self._theirs or not self._pipeline.data.is_dir():
             return
         try:
@@ -47,14 +48,14 @@ class RetentionPasses:
             self._thread.start()
 
     def close(self) -> None:
-        """End without a last pass; one under way stops at its next step."""
+        """End without a last pass. A pass under way stops at its next step."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(10)
             self._thread = None
 
     def finish(self) -> None:
-        """The last pass, once all workers have stopped: what they have committed last counts."""
+        """Run the last pass, once all workers have stopped, so that their last commits count."""
         if self._thread is not None:
             self.close()
             retention = self._open()
@@ -81,7 +82,7 @@ class RetentionPasses:
             self._tell(retention.run(stopping))
             self._failed = ""
         except TransportError as error:
-            if str(error) != self._failed:  # a full disk, for one: the next pass may do better
+            if str(error) != self._failed:  # a full disk, for example: the next pass may succeed
                 self._failed = str(error)
                 self._say(f"retention: {error}")
 
@@ -97,12 +98,13 @@ class RetentionPasses:
             offset, passes = before.get(key, (-1, 0))
             passes = passes + 1 if offset == held.offset else 1
             self._held[key] = (held.offset, passes)
-            if passes == STILL_PASSES:  # else it only is a little behind
+            if passes == STILL_PASSES:  # before, it may only be a little behind
                 self._say(_held_line(held))
 
 
 def _is_sink(config: Config) -> bool:
-    """What may be one counts as one: its records stay."""
+    """Return whether a connector may be a sink. If that is unclear it counts as one, so its records
+    stay."""
     return kind_of(config) != "source"
 
 

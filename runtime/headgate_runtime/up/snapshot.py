@@ -1,6 +1,6 @@
-"""What ``headgate up`` knows of its cluster at one moment.
+"""A snapshot: what ``headgate up`` knows of its cluster at one moment.
 
-Plain data: the display shows it, the idle rule judges it, the timeline keeps it.
+It is plain data. The display shows it, the idle rule judges it, and the timeline keeps it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from headgate.ports import TopicPartition
 
 
 class Phase(StrEnum):
-    """How a worker process stands, seen from outside."""
+    """State of a worker process, seen from outside."""
 
     STARTING = "starting"
-    """The process lives and has not answered yet."""
+    """The process is alive and has not answered yet."""
     UP = "up"
     SILENT = "silent"
-    """It answered before and does not now: stopped, overloaded or hung."""
+    """It answered before and does not now: it is stopped, overloaded or hung."""
     WAITING = "restarting"
-    """The process ended; another one starts after a pause."""
+    """The process ended. Another one starts after a pause."""
     GIVEN_UP = "given up"
     """The process ended too often."""
 
@@ -33,7 +33,7 @@ class WorkerSnapshot:
     phase: Phase
     pid: int | None
     view: WorkerView | None
-    """The answer of this very poll; None when there was none."""
+    """Answer to this look. None: it gave none."""
     last_view: WorkerView | None = None
     """The latest answer, however old."""
     silent_s: float = 0.0
@@ -51,16 +51,16 @@ class ConnectorSnapshot:
     kind: str
     """``source``, ``sink`` or ``unknown``."""
     named: bool
-    """The pipeline file names it."""
+    """Whether the pipeline file names it."""
     target_state: TargetState
     tasks: tuple[TaskId, ...]
     """Tasks of the committed set."""
     committed: bool
-    """The task configs are complete. False: new, or to be repaired by the owner."""
+    """Whether the task configs are complete. False: it is new, or its owner must repair them."""
     ends: Mapping[TopicPartition, int]
-    """Sinks: end offsets of its topics, taken after the workers were asked."""
+    """End offsets of a sink's topics, taken after the workers were asked."""
     consumed: Mapping[TopicPartition, int]
-    """Sinks: committed consumer offsets, taken after `ends`."""
+    """Committed consumer offsets of a sink, taken after `ends`."""
 
     @property
     def lag(self) -> int:
@@ -79,26 +79,27 @@ class Snapshot:
     config_offset: int
     """Config offset as read for this snapshot, after the workers were asked."""
     rebalances: int = 0
-    """Rounds of the group that were seen, those before the first look included."""
+    """Rounds of the group, including those before the first look."""
     applying: tuple[str, ...] = ()
-    """Changes of connectors that are still to be made, in words."""
+    """Changes of connectors that have still to be made, in words."""
     refused: tuple[str, ...] = ()
     """Changes that the cluster refused, and why."""
     failures: Mapping[str, str] = field(default_factory=dict)
-    """Reason by name of what FAILED (``events``, ``events-0``), from the status topic."""
+    """Reasons of failures by name (``events``, ``events-0``), from the status topic."""
     spark_ui: str | None = None
-    """Address of Spark's own pages."""
+    """Address of Spark's own web pages."""
 
     def views(self) -> tuple[tuple[str, WorkerView], ...]:
-        """Fresh views with the names of their workers."""
+        """Return the views of this look, with the names of their workers."""
         return tuple((one.name, one.view) for one in self.workers if one.view is not None)
 
     def view_of(self, worker: str) -> WorkerView:
-        """The fresh view of one of `views`."""
+        """Return the view of a worker that is among `views`."""
         return self._views[worker]
 
     def known(self) -> "Snapshot":
-        """With a worker's latest answer where it did not answer this time, and lives."""
+        """Return the snapshot with the latest answer of each living worker that gave none this
+        time."""
         lives = (Phase.UP, Phase.SILENT)
         workers = (
             replace(one, view=one.view or one.last_view) if one.phase in lives else one
@@ -107,13 +108,14 @@ class Snapshot:
         return replace(self, workers=tuple(workers))
 
     def connector_owners(self) -> Mapping[str, Sequence[tuple[str, State]]]:
-        """Connector name -> (worker, state) of each worker that says it has it."""
+        """Return connector name -> (worker, state) for each worker that says it owns the
+        connector."""
         return self._connector_owners
 
     def task_owners(self) -> Mapping[TaskId, Sequence[tuple[str, TaskView]]]:
         return self._task_owners
 
-    # Asked for once for each connector or task, so made once.
+    # Looked up for each connector or task, so made once.
 
     @cached_property
     def _views(self) -> Mapping[str, WorkerView]:
@@ -137,6 +139,6 @@ class Snapshot:
 
     @property
     def generation(self) -> int | None:
-        """The latest that a worker is in; None when none is in the group."""
+        """Latest generation that a worker is in. None if no worker is in the group."""
         found = [view.generation for _, view in self.views() if view.generation >= 0]
         return max(found, default=None)

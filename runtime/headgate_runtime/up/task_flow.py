@@ -8,33 +8,34 @@ from headgate.ids import TaskId
 from headgate_runtime.up.snapshot import Snapshot
 
 LOOKS_MAX: Final = 20_000
-"""Looks that are kept of each task; beyond it the oldest are dropped."""
+"""Looks that are kept of each task. Beyond that the oldest are dropped."""
 HALF: Final = 0.35
 """Half the height of a task's bar, in rows of the picture."""
 LINE: Final = "#111111"
 SHORT: Final = 3
-"""Commits in one look, from which on a mark is thicker: single ones would not be told apart."""
+"""Commits in one look from which on a mark is thicker: single ones could not be told apart."""
 
 
 @dataclass(slots=True)
 class Flow:
-    """What one task did, by time."""
+    """What one task did over time."""
 
     rates: list[tuple[float, float]] = field(default_factory=list)
     commits: list[tuple[float, int]] = field(default_factory=list)
-    """How many there were since the look before."""
+    """Commits since the look before, by time."""
     rows: int = 0
     committed: int = 0
-    """Rows and commits, all together."""
+    """Rows and commits of all runs."""
     _rows_of_run: int = 0
     _commits_of_run: int = 0
 
     def observe(self, at: float, rate: float, rows: int, commits: int, *, first: bool) -> None:
-        """`rows` and `commits`: of the run that is seen. Smaller ones are those of a new run."""
+        """Note a look at a task. `rows` and `commits` are those of the current run: smaller ones
+        than before mean a new run."""
         new_rows = rows - self._rows_of_run if rows >= self._rows_of_run else rows
         new = commits - self._commits_of_run if commits >= self._commits_of_run else commits
         self._rows_of_run, self._commits_of_run = rows, commits
-        if first:  # what was before, when nobody looked, has no place in the picture
+        if first:  # work before the first look has no place in the picture
             new_rows = new = 0
         self.rows += new_rows
         self.committed += new
@@ -56,7 +57,7 @@ class Flow:
 
 @dataclass(slots=True)
 class TaskFlows:
-    """`Flow` of each task that was seen."""
+    """The `Flow` of each task that was seen."""
 
     by_task: dict[TaskId, Flow] = field(default_factory=dict)
     _looks: int = 0
@@ -64,7 +65,7 @@ class TaskFlows:
     def observe(self, snapshot: Snapshot, rates: Mapping[TaskId, float]) -> None:
         self._looks += 1
         for task, owners in snapshot.task_owners().items():
-            # A run that begins while we look is counted from its beginning.
+            # A run that begins while we look counts from its beginning.
             first = task not in self.by_task and self._looks == 1
             flow = self.by_task.setdefault(task, Flow())
             _, view = owners[-1]
@@ -73,10 +74,10 @@ class TaskFlows:
 
 
 def draw(axes: Any, flows: TaskFlows, places: Mapping[tuple[str, int], int], start: float) -> bool:
-    """Draw into the bars of the tasks; whether there was anything to draw.
+    """Draw into the bars of the tasks. Return whether there was anything to draw.
 
     Args:
-        places: row of the picture by connector and number of the task.
+        places: row of the picture, by connector and number of the task.
     """
     from matplotlib import patheffects
 
@@ -125,7 +126,7 @@ def draw(axes: Any, flows: TaskFlows, places: Mapping[tuple[str, int], int], sta
 
 
 def legend() -> list[Any]:
-    """Handles for what `draw` draws."""
+    """Return legend handles for what `draw` draws."""
     from matplotlib.lines import Line2D
 
     return [

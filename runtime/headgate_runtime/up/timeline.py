@@ -1,4 +1,4 @@
-"""Who owned what when: recorded from snapshots, drawn as a picture."""
+"""The history of work and owners, recorded from snapshots and drawn as a picture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,16 +10,17 @@ from headgate_runtime.up import task_flow
 from headgate_runtime.up.snapshot import Snapshot
 
 SPANS_MAX = 100_000
-"""Beyond it the oldest are dropped: a pipeline that runs for weeks must not fill the memory."""
+"""Most spans that are kept. Beyond that the oldest are dropped: a pipeline that runs for weeks must
+not fill the memory."""
 
 
 Row: TypeAlias = tuple[str, int]
-"""Connector name and task number, -1 for the connector itself, which so stands above its tasks."""
+"""Connector name and task number. The connector itself has -1, so it stands above its tasks."""
 
 
 @dataclass(slots=True)
 class Span:
-    """One stretch of time in which a worker had something, in one state."""
+    """A stretch of time in which a worker owned a connector or task in one state."""
 
     row: Row
     worker: str
@@ -30,7 +31,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened to a worker."""
+    """An event of a worker."""
 
     at: float
     worker: str
@@ -39,12 +40,12 @@ class Mark:
 
 @dataclass(slots=True)
 class Timeline:
-    """Times are monotonic seconds as snapshots carry them."""
+    """History of a run. Times are monotonic seconds, as in snapshots."""
 
     spans: list[Span] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     flow: list[tuple[float, Mapping[str, float]]] = field(default_factory=list)
-    """Records per second of each connector, at the time of a snapshot."""
+    """Records per second of each connector, by the time of the snapshot."""
     tasks: task_flow.TaskFlows = field(default_factory=task_flow.TaskFlows)
     start: float | None = None
     end: float = 0.0
@@ -57,7 +58,8 @@ class Timeline:
         rates: Mapping[str, float] | None = None,
         task_rates: Mapping[TaskId, float] | None = None,
     ) -> None:
-        """A span goes on while consecutive snapshots show the same owner in the same state."""
+        """Add a snapshot. A span goes on while consecutive snapshots show the same owner in the
+        same state."""
         if self.start is None:
             self.start = snapshot.at
         self.end = snapshot.at
@@ -99,21 +101,21 @@ class Timeline:
         return tuple(self._workers)
 
     def rows(self) -> list[Row]:
-        """Connectors, each with its tasks below it."""
+        """Return the rows: connectors, each with its tasks below it."""
         return sorted({span.row for span in self.spans})
 
 
 # -- the picture --
 
 COLOURS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#BBBBBB")
-"""Paul Tol's "bright" scheme, told apart by people who do not see red and green as others do."""
+"""Paul Tol's "bright" scheme, which colour-blind people can tell apart."""
 FLOW_STYLES = ("-", "--", "-.", ":")
 WIDTH_INCHES = 11.0
 LABEL_LEVELS = 3
 
 
 def draw(timeline: Timeline, path: Path, title: str) -> None:
-    """Write the picture to `path`; its suffix (.svg, .png) says how."""
+    """Write the picture to `path`. Its suffix (.svg, .png) sets the format."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -173,7 +175,8 @@ def _hatch(state: State) -> str:
 
 
 def _draw_marks(axes: Any, timeline: Timeline, start: float) -> int:
-    """A line through the picture for each mark; texts that would meet go to different heights.
+    """Draw a line through the picture for each mark. Texts that would overlap get different
+    heights.
 
     Returns how many heights are in use.
     """
@@ -185,7 +188,7 @@ def _draw_marks(axes: Any, timeline: Timeline, start: float) -> int:
         text = f"{mark.worker} {mark.text}"
         place = mark.at - start
         level = next((n for n, end in enumerate(free_from) if end <= place), 0)
-        # About how many seconds of the axis the text covers, at 8 points.
+        # Seconds of the axis that the text covers, roughly, at 8 points.
         free_from[level] = place + (len(text) + 2) * length / (WIDTH_INCHES * 14.5)
         right = place > 0.85 * length
         axes[0][0].annotate(

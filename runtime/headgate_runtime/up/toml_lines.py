@@ -1,7 +1,8 @@
-"""In which line of a TOML file a key stands. `tomllib` does not tell, and an error needs it.
+"""The lines of a TOML file on which its keys stand. Errors need them, and `tomllib` does not give
+them.
 
-`index` is a scanner of keys, not a parser: it is given text that `tomllib` has accepted, and for
-text that was refused it gives what stands before the place where it stopped understanding.
+`index` is a scanner of keys, not a parser. It is for text that `tomllib` has accepted. For text
+that was refused, it returns the keys before the place where it stopped understanding.
 """
 
 import contextlib
@@ -18,12 +19,12 @@ _BARE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 
 @dataclass(slots=True)
 class LineIndex:
-    """Lines count from 1."""
+    """Lines of tables and keys, counted from 1."""
 
     lines: dict[Path, int] = field(default_factory=dict)
-    """First line in which a table or key is named, also as part of a longer one."""
+    """First line on which a table or key is named, also as part of a longer key."""
     repeated: list[tuple[Path, int, int]] = field(default_factory=list)
-    """What stands twice, which TOML forbids: path, first line, second line."""
+    """Repetitions, which TOML forbids: path, first line, second line."""
 
     def line(self, path: Path) -> int | None:
         """Line of `path`, or of the nearest table above it that the file names."""
@@ -36,7 +37,7 @@ class LineIndex:
 
 def index(text: str) -> LineIndex:
     scanner = _Scanner(text)
-    # Text that tomllib refused: what was found before the fault is what there is.
+    # The text was refused by tomllib: the result has what was found before the fault.
     with contextlib.suppress(_NotUnderstood):
         scanner.document()
     return scanner.found
@@ -127,7 +128,7 @@ class _Scanner:
                 raise _NotUnderstood
 
     def _items(self, closing: str, path: Path) -> None:
-        """Reads the items of an array, or the pairs of an inline table."""
+        """Read the items of an array, or the pairs of an inline table."""
         while True:
             self._skip(" \t\n,", comments=True)
             if self.position >= len(self.text):

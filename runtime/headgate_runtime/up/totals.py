@@ -1,8 +1,8 @@
 """What a run of ``headgate up`` has moved, counted from the log.
 
-Workers tell how many records a task has moved, and a worker that is killed takes its last word with
-it. The log loses nothing: start and end offsets of topics and committed consumer offsets are exact,
-as long as only records have offsets, which holds for the embedded one.
+Workers report how many records a task has moved, but the last report of a killed worker is lost.
+The log loses nothing. Start and end offsets of topics and committed consumer offsets are exact
+counts if only records have offsets, as on the embedded log.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,18 +19,18 @@ Offsets = Mapping[TopicPartition, int]
 class TopicTotal:
     topic: str
     records: int
-    """All that are in the log now."""
+    """Records that are in the log now."""
     new: int
-    """Records that came during this run, whoever wrote them."""
+    """Records that were written during this run, by any producer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkTotal:
     connector: str
     committed: int
-    """Records below its committed consumer offsets."""
+    """Records before its committed consumer offsets."""
     new: int
-    """Records that the sink committed during this run; below 0 when its offsets were set back."""
+    """Records that the sink committed during this run. Negative if its offsets were set back."""
     lag: int
 
 
@@ -47,13 +47,14 @@ def totals(
     sinks_before: Iterable[ConnectorSnapshot],
     connectors: Iterable[ConnectorSnapshot],
 ) -> Totals:
-    """
+    """Return what moved during a run.
+
     Args:
-        before: end offsets of the topics when the run began; none of topics that were not there.
-        starts: offsets of the first records at its end.
-        ends: end offsets then.
-        sinks_before: connectors as they were when the run began.
-        connectors: the same at its end.
+        before: end offsets of the topics when the run began, without topics that did not exist.
+        starts: offsets of the first records at the run's end.
+        ends: end offsets at the run's end.
+        sinks_before: connectors at the run's begin.
+        connectors: connectors at the run's end.
     """
     was, gone, now = by_topic(before), by_topic(starts), by_topic(ends)
     consumed = {one.name: sum(one.consumed.values()) for one in sinks_before}
@@ -76,7 +77,7 @@ def totals(
 
 
 def by_topic(offsets: Offsets) -> dict[str, int]:
-    """Sums over partitions, topics sorted."""
+    """Return the sums over partitions, sorted by topic."""
     sums: dict[str, int] = {}
     for (topic, _), offset in sorted(offsets.items()):
         sums[topic] = sums.get(topic, 0) + offset
@@ -84,7 +85,7 @@ def by_topic(offsets: Offsets) -> dict[str, int]:
 
 
 def lines(found: Totals) -> list[str]:
-    """For people."""
+    """Return the totals as lines for people."""
     return [
         *(
             f"  topic {one.topic}: {counted(one.records, 'record')} in the log, "
