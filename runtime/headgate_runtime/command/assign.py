@@ -3,10 +3,12 @@
 A line is one round, or only a reset:
 
     {"reset": true, "max_delay_ms": 300000}
+
     {"config": {"connectors": {"orders": 2}},
      "members": {"w1": {"connectors": ["orders"], "tasks": ["orders-0"]}, "w2": {}}}
 
-Members stand in join order, a member's work in the order it reported it. What a line leaves out:
+Members are in join order, and a member's work is in the order in which it reported it. Defaults of
+fields that a line leaves out:
 
     max_delay_ms               as in the line before; 300000 at first
     now_ms                     as before; 0 at first
@@ -20,13 +22,13 @@ Members stand in join order, a member's work in the order it reported it. What a
     last_completed_generation  the generation before, or with "sync_failed": true (the sync of the
                                round before failed) the last completed one as of that round
 
-Other fields are passed over. The answer has what is new to each member (`assigned`; with `eager`
-all that is its own), what it must stop, the delay, and `error`: 1 if a member has read more of the
-config topic than the leader's snapshot, which is that of `config`.
+Other fields are ignored. The answer says what is newly assigned to each member (`assigned`; with
+`eager` all of its work), what it must stop, the delay, and `error`. The error is 1 if a member has
+read more of the config topic than the leader's snapshot, which is that of `config`.
 
-What a policy remembers stays between lines. With `connect` every leader remembers its own rounds,
-as Java's workers do; `kip415` is given what the leader before remembered, of which it keeps the end
-of a delay, as members would tell it.
+The memory of a policy is kept between lines. With `connect` every leader remembers its own rounds,
+as Java's workers do. `kip415` is given the previous leader's memory, of which it keeps the end of a
+delay, as if members had reported it.
 """
 
 import json
@@ -40,17 +42,17 @@ from headgate.ids import TaskId
 
 LATER_POLICIES: Final = ("headgate",)
 MEMORY_PER_LEADER: Final = {"connect"}
-"""Policies whose new leader learns nothing of the one before."""
+"""Policies whose new leader learns nothing from the previous one."""
 DELAY_MS_DEFAULT: Final = 300_000
 TASK_COUNT_MAX: Final = 2**31 - 1
 
 
 class AssignError(ValueError):
-    """The policy is not there, or a line is not what it must be. The text is for the user."""
+    """The policy does not exist, or a line is invalid. The text is for the user."""
 
 
 def assign_lines(policy: str, lines: Iterable[str]) -> Iterator[str]:
-    """The answer to each line, as it is read; blank lines are passed over.
+    """Yield the answer to each line, as it is read. Blank lines are skipped.
 
     Raises:
         AssignError: names the line and what was expected. The lines before it are answered.

@@ -1,7 +1,7 @@
-"""``headgate doctor FILE.properties``: what would go wrong with this worker, before it does.
+"""``headgate doctor FILE.properties``: what would go wrong with this worker, found before it does.
 
-Each check says what was seen; one that fails says what to do. Nothing is written but, where the
-group has no members, the epochs of transactional ids.
+Each check says what was seen, and a failed one what to do. Nothing is written, except the epochs of
+transactional ids if the group has no members.
 """
 
 import errno
@@ -45,7 +45,8 @@ class Check:
 
 
 CLOCKS_S: Final = 300
-"""How far the clocks of two workers may differ: `headgate_grpc.internal.signing.SKEW_MS`."""
+"""Most seconds by which the clocks of two workers may differ:
+`headgate_grpc.internal.signing.SKEW_MS`."""
 CLOCKS_NEAR_S: Final = 30
 GRANT: Final = "Grant it with: "
 LATER: Final = "will be created at the first start"
@@ -53,7 +54,7 @@ _STYLES = {Outcome.GOOD: "green", Outcome.NOTE: "yellow", Outcome.BAD: "bold red
 
 
 class Tried(Protocol):
-    """A permission and what became of it, as `headgate_kafka.admin.permissions` has it."""
+    """A permission and the outcome of its check, as in `headgate_kafka.admin.permissions`."""
 
     permission: Any
     verdict: Any
@@ -62,7 +63,7 @@ class Tried(Protocol):
 
 
 def run(path: str, out: TextIO = sys.stdout) -> int:
-    """Print every check; returns the exit code: 1 if one is bad.
+    """Print every check. Return the exit code: 1 if one is bad.
 
     Raises:
         PropertiesError, WorkerFileError: the file itself is refused.
@@ -79,7 +80,7 @@ def run(path: str, out: TextIO = sys.stdout) -> int:
 
 
 def checks(path: str) -> Iterator[Check]:
-    """Every check, as it is made; those of the cluster end where brokers do not answer."""
+    """Yield every check as it is made. Checks of the cluster end if brokers do not answer."""
     file = read_worker_file(path)
     allow_modules(file.settings[SETTING])
     for warning in file.warnings:
@@ -92,7 +93,7 @@ def checks(path: str) -> Iterator[Check]:
 
 
 def _kafka(file: WorkerFile) -> Generator[Check, None, Look | None]:
-    """Returns what was seen of the cluster."""
+    """Yield the checks of the cluster. Return what was seen of it."""
     from headgate_kafka.admin.doctor import open_doctor
     from headgate_kafka.clients.settings import ClientSettingsError
 
@@ -129,7 +130,8 @@ def _runner(name: str) -> Iterator[Check]:
 
 
 def _rest(worker: Mapping[str, str], look: Look | None) -> Iterator[Check]:
-    """Whether it could serve, here and now. A worker that runs already has the port."""
+    """Check whether REST could be served, here and now. If this worker runs already, it has the
+    port."""
     from headgate_rest import ListenError, RestSettings, try_to_listen, url_of
 
     try:
@@ -142,7 +144,8 @@ def _rest(worker: Mapping[str, str], look: Look | None) -> Iterator[Check]:
         try_to_listen(settings)
     except ListenError as error:
         why = f"{error.key}: {error.strerror}"
-        # Were it this worker that has those of admin.listeners, it would have the others before.
+        # If this worker had the ports of admin.listeners, it would have had those of listeners
+        # first.
         if error.errno != errno.EADDRINUSE or error.key != "listeners":
             yield Check(Outcome.BAD, "REST", why)
             return
@@ -161,18 +164,18 @@ def _rest(worker: Mapping[str, str], look: Look | None) -> Iterator[Check]:
 
 
 def _urls(look: Look | None) -> list[str | None]:
-    """Urls of the group's members; None for those that were not seen."""
+    """Return the URLs of the group's members, and None for each member that was not seen."""
     if look is None:
         return [None]
     return [member["url"] for member in describe(look)["group"]["members"]]
 
 
 def _members(worker: Mapping[str, str], group: Mapping[str, Any]) -> Iterator[Check]:
-    """One check for all members that answer, and one for each that does not."""
+    """Yield one check for all members that answer, and one for each that does not."""
     try:
         tried = tried_members(worker, group)
     except (ValueError, OSError):
-        return  # a fault of this worker's own settings, which has a check of its own
+        return  # a fault of this worker's own settings, which another check reports
     answer = [each.url for each in tried if each.reason is None]
     if answer:
         yield Check(Outcome.GOOD, "members", f"{', '.join(answer)}: HTTP is answered")
@@ -194,7 +197,7 @@ def _clock(url: str, about: str, ahead_s: float) -> Check:
 
 
 def _on_kafka(doctor: Any, worker: Mapping[str, str]) -> Generator[Check, None, Look | None]:
-    """Returns what was seen of the cluster, if it could be looked at."""
+    """Yield the checks of the brokers. Return what was seen of the cluster, if anything."""
     brokers = doctor.brokers()
     yield Check(
         Outcome.GOOD, "brokers", f"{', '.join(brokers.addresses)}, cluster {brokers.cluster_id}"
@@ -244,7 +247,7 @@ def _cluster(doctor: Any, look: Look, transformer: WorkerConfigTransformer) -> I
         configs[name], hides[name] = resolved.config, resolved.hide
     for name, config in configs.items():
         tasks = max(len(look.state.tasks(name)), 1)
-        # After a shrink more are to be shut out than there are tasks.
+        # After a shrink, more producers must be fenced than there are tasks.
         producers = max(tasks, look.state.entries[name].fencing_count or 0)
         kind = "planned sink" if _plans_batches(config) else kind_of(config)
         rights = doctor.connector_rights(name, config, kind, tasks, producers)
@@ -262,7 +265,7 @@ def _cluster(doctor: Any, look: Look, transformer: WorkerConfigTransformer) -> I
 
 
 def _plans_batches(config: Config) -> bool:
-    """As far as the class is installed here."""
+    """Return whether the tasks plan batches, as far as the class is installed here."""
     try:
         found = find_connector(config.get("connector.class") or "")
     except PluginError:
@@ -273,8 +276,8 @@ def _plans_batches(config: Config) -> bool:
 def _permissions(
     about: str, ask: Callable[[], list[Tried]], absent: Collection[str] = ()
 ) -> Iterator[Check]:
-    """One line for all that is granted, one for each that is not. `absent`: internal topics that
-    are not there; what is needed on them cannot be tried before."""
+    """Yield one check for all granted permissions, and one for each that is not. `absent` has
+    internal topics that do not exist yet. Permissions on those cannot be tried before."""
     try:
         tried = ask()
     except RefusedError as error:

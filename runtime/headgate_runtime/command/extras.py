@@ -1,4 +1,4 @@
-"""Packages that only some commands need, by the extra of the distribution that installs them.
+"""Packages that only some commands need, with the extra that installs each.
 
 `pip install headgate` is enough for `up` with the runners `thread` and `process`, and for
 `plugins`, `replay` and `assign`.
@@ -40,13 +40,12 @@ EXTRAS_OF_PLUGINS: Final[Mapping[str, str]] = {
     "headgate_connectors.iceberg_source": "iceberg",
     "headgate_spark": "spark",
 }
-"""Module, or package, of connectors -> the extra that has all that they need: `pyarrow` is in
-several."""
+"""Module or package of connectors -> the extra with all that they need. `pyarrow` is in several."""
 
 
 def missing_extra(error: ImportError, plugin: str = "") -> MissingExtraError | None:
-    """The extra that `error` is for want of; None: the module belongs to none. `plugin`: the module
-    of the connector that was imported."""
+    """Return the extra whose absence caused `error`, or None if the module belongs to none.
+    `plugin` is the module of the connector that was imported."""
     package = (error.name or "").partition(".")[0]
     if not isinstance(error, ModuleNotFoundError) or package not in EXTRAS:
         return None
@@ -57,7 +56,7 @@ def missing_extra(error: ImportError, plugin: str = "") -> MissingExtraError | N
 
 
 def require(package: str) -> None:
-    """Check that a package of `EXTRAS` is installed, before work begins that will import it.
+    """Check that a package of `EXTRAS` is installed, before work begins that imports it.
 
     Raises:
         MissingExtraError: it is not installed.

@@ -1,5 +1,5 @@
-"""How ``--help`` looks: commands in groups, one example for each, as it is to be typed. And what is
-offered in place of a word that is none of ours."""
+"""The look of ``--help``: commands in groups, with one example each to be typed. Also the
+suggestions for an unknown word."""
 
 import re
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ PIPELINE: Final = "pipeline.toml"
 
 
 NEVER_OFFERED: Final = frozenset({"--prune", "delete", "reset"})
-"""Options and commands that delete: who mistypes another one is not led to them."""
+"""Options and commands that delete. A mistyped word never gets them as a suggestion."""
 CHECKS: Final = frozenset(
     {"--check", "--diff", "--dry-run", "--dryrun", "--no-start", "--validate", "--verify"}
 )
-"""Options by which commands here and other tools only look."""
+"""Options by which commands here and in other tools only look."""
 _LOOKS: Final[Mapping[str, str]] = {
     "headgate up": "--check",
     "headgate apply": "--diff",
     "headgate connectors apply": "--dry-run",
     "headgate connectors delete": "--dry-run",
 }
-"""The option of a command by which it only looks."""
+"""For each command, the option by which it only looks."""
 _LIST: Final = "headgate connectors list shows the connectors, headgate status the workers, too"
 _SHOW: Final = "headgate connectors show NAME has config, states and traces"
 _APPLY: Final = "headgate connectors apply FILE creates and changes connectors"
@@ -93,10 +93,10 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
         ),
     },
 }
-"""Words that other tools have for commands, and ours, by group. They go before words that only
-look alike: who asks to see something is not led to what changes it."""
+"""Other tools' words for commands, and our commands for them, by group. They come before words that
+only look similar. So a user who wants to see something is not led to a change."""
 FILES_AS: Final = frozenset({"-f", "--file", "--filename"})
-"""Options by which other tools take the files that are arguments here."""
+"""Options with which other tools take files. Here files are arguments."""
 OPTIONS_MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(FILES_AS, "files are given without it"),
     **dict.fromkeys(("-w", "--watch"), "headgate connectors watch prints each change"),
@@ -105,7 +105,7 @@ OPTIONS_MEANT: Final[Mapping[str, str]] = {
         ("-A", "--all-namespaces", "-n", "--namespace"), "connectors have no namespaces"
     ),
 }
-"""Options of other tools for commands that operate a cluster, and what is to be typed instead."""
+"""Options of other tools for commands on a cluster, and what to type instead."""
 _OPERATED: Final = frozenset({"apply", "connectors", "loggers", "offsets", "status", "tasks"})
 AFTER: Final[Mapping[str, str]] = {
     **dict.fromkeys(("--url", "--server", "-s"), "headgate status --url ADDRESS"),
@@ -114,14 +114,14 @@ AFTER: Final[Mapping[str, str]] = {
 }
 """Options that other tools take before the command."""
 _CHOICE: Final = re.compile(r"(?:Value error, )?'(.*)' is not one of ('.*')\.")
-"""What is said of a value that is none of an option's. A library's name for its error comes first.
-"""
+"""The message for a value that is not among an option's choices. A library's prefix may precede
+it."""
 _OFFERED: Final = re.compile(r" Did you mean (.*)\?")
 _NEW: Final = "headgate connector new begins a project for a connector"
 
 
 class Guessing(typer.core.TyperGroup):
-    """Offers commands of the group beside this one, too."""
+    """A group that suggests commands of its neighbour group, too."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         try:
@@ -140,7 +140,7 @@ class Guessing(typer.core.TyperGroup):
 
 
 def _hint(ctx: Any, word: str) -> str:
-    """What is to be typed in place of a command that is none."""
+    """Return what to type in place of an unknown command."""
     if ctx.parent is None:
         return ""
     beside = {"connector": "connectors", "connectors": "connector"}.get(ctx.info_name)
@@ -151,7 +151,7 @@ def _hint(ctx: Any, word: str) -> str:
 
 
 def _harmless(message: str) -> str:
-    """`message` without the commands that are never offered."""
+    """Return `message` without the commands that are never suggested."""
     found = _OFFERED.search(message)
     if found is None:
         return message
@@ -161,11 +161,12 @@ def _harmless(message: str) -> str:
 
 
 def _choice(message: str) -> str:
-    """`message`; of a value that is none of an option's, with the one that is meant."""
+    """Return `message`. If it is about a value outside an option's choices, the nearest one is
+    added."""
     found = _CHOICE.fullmatch(message)
     if found is None:
         return message
-    from headgate.connector.nearest import nearest  # for --help it need not be loaded
+    from headgate.connector.nearest import nearest  # --help need not load it
 
     choices = re.findall(r"'(.*?)'", found[2])
     near = nearest(found[1], choices)
@@ -222,13 +223,14 @@ class Commands(Guessing):
 
 
 def _names_given_to_list(ctx: Any, error: Exception) -> bool:
-    """Whether `error` is about arguments of `headgate connectors list`, which takes none."""
+    """Return whether `error` is about arguments of `headgate connectors list`, which takes none."""
     command = getattr(getattr(error, "ctx", None), "info_name", "")
     extra = str(getattr(error, "message", "")).startswith("Got unexpected extra argument")
     return extra and (ctx.invoked_subcommand, command) == ("connectors", "list")
 
 
 def example(*lines: str) -> str:
-    """An epilog with lines to be typed. ``\\b`` keeps the parser from filling the lines anew."""
+    """Return an epilog with lines to be typed. ``\\b`` keeps the parser from rewrapping the
+    lines."""
     heading = "Example:" if len(lines) == 1 else "Examples:"
     return "\n".join(("\b", heading, *(f"  {line}" for line in lines)))

@@ -1,4 +1,4 @@
-"""``headgate init``: a pipeline file that runs, with comments, to begin from."""
+"""``headgate init``: a commented pipeline file that runs, to begin from."""
 
 from pathlib import Path
 
@@ -35,14 +35,15 @@ FOLDER = "in"
 
 
 class InitError(Exception):
-    """Nothing was made; the message is for the user."""
+    """Nothing was made. The message is for the user."""
 
 
 def make_pipeline(path: Path) -> list[Path]:
-    """Make the file, and beside it a folder with two records where there is none; what was made.
+    """Make the file, and beside it a folder with two records if there is none. Return what was
+    made.
 
     Raises:
-        InitError: the file is there, or the disk refuses.
+        InitError: the file exists, or the disk refuses.
     """
     folder = path.parent / FOLDER
     made = [path]

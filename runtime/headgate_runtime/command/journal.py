@@ -1,4 +1,4 @@
-"""``headgate replay --worker FILE``: what a worker decided, step by step, from its journal."""
+"""``headgate replay --worker FILE``: a worker's decisions, step by step, from its journal."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,15 +6,15 @@ from headgate.herder import messages as m
 from headgate.herder.journal import Step, replay_journal
 
 _QUIET = (m.SendGroup, m.ReadConfigToEnd)
-"""Effects that every round is full of; a step that has nothing else is not printed."""
+"""Effects of which every round has many. A step that has nothing else is not printed."""
 
 
 def decisions(lines: Iterable[str]) -> Iterator[str]:
-    """A line for each command that decided something: seconds since the first one, the command,
-    and below it what the herder wanted done.
+    """Yield a line for each command that decided something: seconds since the first one, and the
+    command. The effects follow below it.
 
     Raises:
-        JournalError: as `replay_journal`.
+        JournalError: as in `replay_journal`.
     """
     began: int | None = None
     for step in replay_journal(lines):
@@ -40,7 +40,7 @@ def _command(step: Step) -> str:
 
 
 def _short(message: object) -> str:
-    """The kind of a message, and what it is about."""
+    """Return the kind of a message, and its subject."""
     subjects = ("name", "connector", "task", "key", "call_id", "generation", "run", "reason")
     found = [
         f"{subject}={value}"

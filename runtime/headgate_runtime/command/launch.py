@@ -1,4 +1,4 @@
-"""Runs a worker in this process until it is stopped. Needs no parser of command lines."""
+"""Runs a worker in this process until it is stopped. It needs no command-line parser."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -6,14 +6,14 @@ from functools import partial
 
 
 def worker(properties: str) -> None:
-    """``headgate worker``: returns when the worker was stopped cleanly, else exits."""
+    """Run ``headgate worker``. Return when the worker was stopped cleanly; exit otherwise."""
     from headgate_runtime.command.worker import run
 
     _until_stopped(partial(run, properties))
 
 
 def standalone(properties: str, connectors: Sequence[str]) -> None:
-    """``headgate standalone``, likewise."""
+    """Run ``headgate standalone`` in the same way."""
     from headgate_runtime.command.standalone import run
 
     _until_stopped(partial(run, properties, connectors))

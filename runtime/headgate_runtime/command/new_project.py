@@ -1,4 +1,4 @@
-"""The files of a new project: made whole, beside what is there already, or not at all."""
+"""The files of a new project. Either all are made, or none."""
 
 import importlib.util
 import keyword
@@ -15,17 +15,17 @@ NAME_LENGTH_MAX = 50
 
 
 class ProjectError(Exception):
-    """The project cannot be made; the message is for the user."""
+    """The project cannot be made. The message is for the user."""
 
 
 def make_project(name: str, kind: str, folder: Path) -> Path:
-    """Make the project `name` in `folder`; returns its folder.
+    """Make the project `name` in `folder`. Return its folder.
 
     Args:
         kind: "source" or "sink".
 
     Raises:
-        ProjectError: the name is none, its folder is there, or the disk refuses.
+        ProjectError: the name is invalid, the project's folder exists, or the disk refuses.
     """
     problem = name_problem(name)
     if problem:
@@ -52,7 +52,7 @@ def make_project(name: str, kind: str, folder: Path) -> Path:
 
 
 def name_problem(name: str) -> str:
-    """Why a project cannot have this name; empty: it can."""
+    """Return why a project cannot have this name. Empty: it can."""
     if not NAME.fullmatch(name):
         near = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")
         hint = f", such as {near}" if NAME.fullmatch(near) else ""
@@ -76,7 +76,7 @@ def name_problem(name: str) -> str:
 
 
 def package_of(name: str) -> str:
-    """``acme-queue`` -> ``acme_queue``."""
+    """Return the package of a project: ``acme-queue`` -> ``acme_queue``."""
     return name.replace("-", "_")
 
 

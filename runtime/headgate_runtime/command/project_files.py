@@ -1,4 +1,5 @@
-"""What ``headgate connector new`` writes. ``%NAME%`` and its like stand for the project's words."""
+"""The files that ``headgate connector new`` writes. ``%NAME%`` and similar marks stand for the
+project's words."""
 
 from collections.abc import Mapping
 from typing import Final

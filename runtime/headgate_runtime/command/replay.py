@@ -1,8 +1,8 @@
-"""``headgate replay FILE``: the state that a dumped config topic ends in.
+"""``headgate replay FILE``: the state in which a dumped config topic ends.
 
-In: one JSON object per line with ``offset``, ``key`` and ``value`` (strings; value null for a
-tombstone), in log order; other fields are ignored, offsets may have holes, blank lines are skipped.
-Out: one object, described at `describe`.
+Input: one JSON object per line with ``offset``, ``key`` and ``value`` (strings; value null for a
+tombstone), in log order. Other fields are ignored, offsets may have gaps, and blank lines are
+skipped. Output: one object, described at `describe`.
 """
 
 import json
@@ -18,17 +18,18 @@ from headgate.topics.config_state import ConfigState, ConnectorEntry
 
 
 class ReplayInputError(Exception):
-    """A line of the dump that cannot be read as a record; names the line and what it should be."""
+    """A line of the dump cannot be read as a record. The message names the line and what was
+    expected."""
 
 
 def replay(lines: Iterable[str], parse: Parse | None = None) -> dict[str, Any]:
-    """`describe` of the state after all records in `lines`.
+    """Return `describe` of the state after all records in `lines`.
 
     Args:
-        parse: a faster JSON parser for values, as `headgate.topics.config_records.decode` takes it.
+        parse: a faster JSON parser for values, as in `headgate.topics.config_records.decode`.
 
     Raises:
-        ReplayInputError: a line is not a record, or offsets do not rise.
+        ReplayInputError: a line is no record, or offsets do not rise.
     """
     state = ConfigState()
     events = _events(lines, parse)
@@ -38,16 +39,16 @@ def replay(lines: Iterable[str], parse: Parse | None = None) -> dict[str, Any]:
 
 
 def describe(state: ConfigState) -> dict[str, Any]:
-    """`state` as plain data.
+    """Return `state` as plain data.
 
     - ``offset``: config offset; -1 for an empty log.
-    - ``connectors``: those with a config, by name: ``config``, ``target_state``, ``task_count`` (of
-      the last commit, null before one), ``tasks`` (number to config of the committed set; empty
-      while inconsistent), ``inconsistent``, ``fencing``.
-    - ``fencing``: of every name with a task count record or pending fencing, deleted connectors
-      included: ``pending``, and ``count`` of the last record, null without one.
+    - ``connectors``: connectors with a config, by name. Each has ``config``, ``target_state``,
+      ``task_count`` (of the last commit, null before one), ``tasks`` (number to config of the
+      committed set; empty while inconsistent), ``inconsistent``, ``fencing``.
+    - ``fencing``: each name with a task count record or pending fencing, deleted connectors
+      included. Each has ``pending``, and ``count`` of the last record, null without one.
     - ``session_key``: whether there is one.
-    - ``rejected``: the last 100 records that could not be used; ``rejected_count``: how many.
+    - ``rejected``: the last 100 records that could not be used; ``rejected_count``: their number.
     """
     return {
         "offset": state.offset,

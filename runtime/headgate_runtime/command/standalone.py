@@ -1,11 +1,15 @@
 """``headgate standalone WORKER.properties CONNECTOR...``: one worker without a group.
 
-Source: ConnectStandalone, StandaloneHerder. Differs: a connector from a file that is not valid ends
-the command before any other has done something; `exactly.once.support=required` is refused, for
-there is no exactly-once here; offsets are written within a second, not each
-`offset.flush.interval.ms`; restarts of what is unknown are answered 404 and leave nothing behind; a
-connector from a file whose `task_configs` raises ends the command as one whose `start` does (Java
-waits for ever). What differs in answers is told in `headgate_runtime.standalone.answers`.
+Source: ConnectStandalone, StandaloneHerder.
+
+Differs: an invalid connector from a file ends the command before any other has done something.
+`exactly.once.support=required` is refused, because there is no exactly-once here. Offsets are
+written within a second, not each `offset.flush.interval.ms`. Restarts of unknown connectors and
+tasks are answered 404 and leave nothing behind.
+
+Differs: a connector from a file whose `task_configs` raises ends the command, as one whose `start`
+raises does (Java waits for ever). `headgate_runtime.standalone.answers` describes the differences
+in answers.
 """
 
 import contextlib
@@ -46,17 +50,17 @@ from headgate_runtime.worker.loop import Worker
 log = logging.getLogger(__name__)
 
 EXIT_CONNECTOR = 3
-"""As Connect's: a connector from a file could not be made, or did not start."""
+"""Connect's exit code for a connector from a file that could not be made, or did not start."""
 READY_S = 90.0
-"""How long the worker may not be ready for it."""
+"""How long to wait for the worker to be ready for a connector, in seconds."""
 CREATE_MS = 3_600_000
-"""A start may take its time: Java's worker waits for it without a limit."""
+"""How long a connector may take to start, in ms. Java's worker waits without a limit."""
 AGAIN_S = 0.2
 _AGAIN = frozenset({ErrorKind.NOT_READY, ErrorKind.CONFLICT})
 
 
 def run(path: str, connector_paths: Sequence[str]) -> None:
-    """Returns when the worker was stopped cleanly.
+    """Run a worker. Return when it was stopped cleanly.
 
     Raises:
         CommandError: it could not start, or a connector could not be made.
@@ -147,7 +151,8 @@ def _made_worker(
 
 
 class _Maker:
-    """Makes the connectors of the files once the worker takes calls; stops it if one fails."""
+    """Makes the connectors of the files once the worker takes calls. If one fails, it stops the
+    worker."""
 
     def __init__(self, worker: Worker, rest: Rest, connectors: Sequence[CreateConnector]) -> None:
         self.failure: str | None = None

@@ -1,8 +1,9 @@
 """``headgate worker FILE.properties``: one distributed worker on Kafka, in this process.
 
-Order, as in Connect: REST first, which says that it is starting; then the brokers and the internal
-topics; then the logs, read to their ends; then the group. What the user has to mend ends the
-command with one line: code 2 for what is wrong with the file, 1 for what is wrong with the world.
+The order is Connect's. REST comes first, and says that it is starting. The brokers and the internal
+topics follow, then the logs, read to their ends, and then the group. An error that the user has to
+fix ends the command with one line. The exit code is 2 for an error in the file, and 1 for one
+outside of it.
 """
 
 import contextlib
@@ -67,7 +68,7 @@ READ_PAUSE_S = 1.0
 
 
 class CommandError(Exception):
-    """The command ends; the message is for the user."""
+    """The command ends. The message is for the user."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -75,7 +76,7 @@ class CommandError(Exception):
 
 
 def run(path: str) -> None:
-    """Returns when the worker was stopped cleanly.
+    """Run a worker, and return when it was stopped cleanly.
 
     Raises:
         CommandError: it could not start, or gave up.
@@ -105,8 +106,11 @@ def set_up_logging() -> None:
 
 
 def checked_file(path: str, kind: str) -> WorkerFile:
-    """Raises CommandError, with all that is wrong with it, or with the first that keeps the
-    worker's clients from being made."""
+    """Return the checked file of a worker.
+
+    Raises CommandError, with all faults of the file, or with the first that keeps the worker's
+    clients from being made.
+    """
     from headgate_kafka.clients.settings import ClientSettingsError, check_worker_clients
 
     try:
@@ -134,7 +138,8 @@ def checked_file(path: str, kind: str) -> WorkerFile:
 
 
 def _check_runner(file: WorkerFile) -> None:
-    """Known before anything is started: many files say nothing of a runner."""
+    """Check that the runner's extra is installed, before anything starts: many files name no
+    runner. Raises CommandError: it is not."""
     if file.settings["headgate.task.runner"] != "spark":
         return
     try:
@@ -155,15 +160,15 @@ class StoppedError(Exception):
 
 
 class Stop:
-    """The first signal stops cleanly, a second Ctrl-C kills. A second SIGTERM does not: who stops
-    services may send it to a process and to its group."""
+    """Signal handling of a worker. The first signal stops it cleanly, and a second Ctrl-C kills it.
+    A second SIGTERM does not: service managers may send it to a process and to its group."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
         self._worker: Worker | None = None
 
     def serve(self, worker: Worker) -> None:
-        """Signals are for this worker from now on."""
+        """Direct signals to this worker from now on."""
         self._worker = worker
         if self.asked.is_set():
             worker.stop()
@@ -179,7 +184,7 @@ class Stop:
                 signal.signal(number, handler)
 
     def sleep(self, seconds: float) -> None:
-        """Raises StoppedError when a signal came."""
+        """Sleep. Raises StoppedError if a signal comes."""
         if self.asked.wait(seconds):
             raise StoppedError
 
@@ -195,7 +200,8 @@ class Stop:
         self.ask()
 
     def _kill(self) -> None:
-        """Tasks first: they would live on until they miss their worker."""
+        """Kill the tasks, and then this process. Otherwise tasks would live on until they miss
+        their worker."""
         if self._worker is not None:
             killer = threading.Thread(target=self._worker.kill_tasks, daemon=True)
             killer.start()
@@ -207,7 +213,7 @@ class Stop:
 
 
 class Rest:
-    """The REST server, which is there before the worker whose calls it takes."""
+    """The REST server. It exists before the worker whose calls it takes."""
 
     def __init__(self, file: WorkerFile) -> None:
         from headgate_rest import ListenError, RestService, RestSettings
@@ -240,7 +246,7 @@ class Rest:
             raise CommandError(f"{file.path}: {error.key}: {error.strerror}", EXIT_FAILED) from None
 
     def serve(self, worker: Worker) -> None:
-        """From now on calls are this worker's."""
+        """Pass all calls to this worker from now on."""
         self._worker = worker
         worker.show_calls(self._plugins.calls)
 
@@ -264,8 +270,8 @@ class Rest:
 
 
 def _metrics(settings: WorkerSettings) -> "Callable[[Mapping[str, Any]], bytes] | None":
-    """Makes the text of ``/metrics`` of a worker's view; None where the library for it is not
-    installed. Loaded at the first scrape."""
+    """Return a function that makes the text of ``/metrics`` from a worker's view. Return None if
+    its library is not installed. The library is loaded at the first scrape."""
     if importlib.util.find_spec("prometheus_client") is None:
         return None
 
@@ -286,7 +292,7 @@ def listening(file: WorkerFile, stack: contextlib.ExitStack) -> Rest:
 
 
 class Grpc:
-    """The gRPC server of a worker whose file names listeners for it, else nothing."""
+    """The gRPC server of a worker whose file names listeners for it."""
 
     def __init__(self, file: WorkerFile, rest: Rest, stack: contextlib.ExitStack) -> None:
         from headgate_runtime.api.serving import (
@@ -301,7 +307,7 @@ class Grpc:
         self._backend = WorkerBackend(rest.service, rest.root, plugins, rest.loggers)
         self._rest, self._stack = rest, stack
         self.address = ""
-        """Where other workers call this one by gRPC; empty: they do not."""
+        """Address under which other workers call this one by gRPC. Empty: they do not."""
         self._credentials: ChannelCredentials | None = None
         internal = _internal(self._backend, rest) if file.settings[INTERNAL_KEY] else None
         try:
@@ -315,7 +321,7 @@ class Grpc:
             raise CommandError(f"{file.path}: {error}", EXIT_FAILED) from None
 
     def peers(self) -> Peers:
-        """Brings calls to other workers, and takes theirs."""
+        """Return the peers that carry calls to other workers and take theirs."""
         if not self.address:
             return self._rest.service
         from headgate_grpc.internal.peers import GrpcPeers
@@ -326,7 +332,7 @@ class Grpc:
         return peers
 
     def serve(self, worker: Worker) -> None:
-        """From now on calls are this worker's."""
+        """Pass all calls to this worker from now on."""
         self._backend.serve(worker)
 
     def ready(self) -> None:
@@ -334,7 +340,7 @@ class Grpc:
         self._server.ready()
 
     def stopping(self) -> None:
-        """Nobody new is to come."""
+        """Refuse new calls: a stop begins."""
         self._server.stopping()
 
 
@@ -358,7 +364,8 @@ class NoGrpc:
 
 
 def serving_grpc(file: WorkerFile, rest: Rest, stack: contextlib.ExitStack) -> Grpc | NoGrpc:
-    """Raises CommandError: a listener is wrong, or cannot be opened."""
+    """Serve gRPC if the file has listeners for it. Raises CommandError: a listener is wrong, or
+    cannot be opened."""
     if file.settings["headgate.grpc.listeners"]:
         return Grpc(file, rest, stack)
     if file.settings[INTERNAL_KEY]:
@@ -377,8 +384,8 @@ def _internal(backend: "WorkerBackend", rest: Rest) -> "WorkerService":
 
 
 def reach_brokers(file: WorkerFile, stop: Stop) -> "tuple[WorkerFile, Reached]":
-    """The file, with what clients are to know of the brokers, and what these said. The internal
-    topics of a distributed worker are there and in order."""
+    """Return the file, with what clients must know of the brokers, and the brokers' answers. For a
+    distributed worker, the internal topics then exist and are in order."""
     from headgate_kafka.admin.topics import (
         TopicRefusedError,
         prepare_internal_topics,
@@ -400,7 +407,7 @@ def reach_brokers(file: WorkerFile, stop: Stop) -> "tuple[WorkerFile, Reached]":
 
 @contextlib.contextmanager
 def told_plainly(file: WorkerFile) -> Iterator[None]:
-    """What the brokers' absence means for a start."""
+    """Turn errors of missing brokers during a start into `CommandError`."""
     try:
         yield
     except StoppedError:
@@ -410,7 +417,7 @@ def told_plainly(file: WorkerFile) -> Iterator[None]:
 
 
 def started_spark(file: WorkerFile, stop: Stop, stack: contextlib.ExitStack) -> dict[str, str]:
-    """What the worker must know of Spark: one that it shares, or `headgate.spark.remote`."""
+    """Return the worker's settings of Spark: one that it shares, or `headgate.spark.remote`."""
     settings = file.settings
     if settings["headgate.task.runner"] != "spark":
         return {}
@@ -440,7 +447,7 @@ def started_spark(file: WorkerFile, stop: Stop, stack: contextlib.ExitStack) -> 
 
 
 class SparkWatch:
-    """Looks after a Spark that runs beside the worker.
+    """Watches a Spark that runs beside the worker.
 
     Args:
         tick: `SharedSpark.tick`.
@@ -456,7 +463,8 @@ class SparkWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Raises CommandError if Spark could not be started: that is why the worker stops."""
+        """End the watch. Raises CommandError if Spark could not be started, which is why the worker
+        stops."""
         self._ended.set()
         self._thread.join()
         if self._error is not None:
@@ -496,12 +504,13 @@ def made_worker(
 
 
 def read_ends(worker: Worker, stop: Stop) -> tuple[int, int]:
-    """Positions of the ends of the config topic and the status topic, all before them fetched.
+    """Return the positions of the ends of the config topic and the status topic. Everything before
+    them is fetched.
 
     Raises:
         RefusedError: this worker may not read them.
-        TransportError: not within `READ_S`, long enough for the transaction of a dead leader to
-            time out.
+        TransportError: they were not read within `READ_S`. It is long enough for a dead leader's
+            transaction to time out.
     """
     transport, until = worker.transport, time.monotonic() + READ_S
     while True:
@@ -521,7 +530,8 @@ def serve(
     grpc: Grpc | NoGrpc,
     before_close: Callable[[], None] = lambda: None,
 ) -> None:
-    """`before_close` is called when nothing runs any more, while the logs are open still."""
+    """Run the worker. `before_close` is called when nothing runs any more, while the logs are still
+    open."""
 
     def ready() -> None:
         service.ready()

@@ -1,7 +1,7 @@
 """``headgate status``, ``tasks``, ``offsets`` and ``loggers``.
 
 Exit codes: 0 it is done; 1 it was refused, has failed, or (``diff``) differs; 2 wrong usage, or no
-cluster was found; 3 what was waited for has not come about in time.
+cluster was found; 3 the awaited condition has not come about in time.
 """
 
 import contextlib
@@ -113,7 +113,7 @@ def plugins(
 
 @contextlib.contextmanager
 def _or_here() -> Iterator[None]:
-    """Who is not answered is told that what is installed here can be listed without."""
+    """Tell a user without an answer that `--local` lists the classes installed here."""
     try:
         yield
     except RefusedError:
@@ -155,7 +155,7 @@ def restart_task(
 
 @contextlib.contextmanager
 def _maybe_deleted(action: str, name: str) -> Iterator[None]:
-    """Offsets outlive their connector: who does not find it is told how to ask for them."""
+    """Tell a user whose connector is not found how to ask for a deleted one: offsets outlive it."""
     try:
         yield
     except RefusedError as error:
@@ -330,7 +330,7 @@ def _offset_changes(file: str) -> list[tuple[object, object]]:
 
 
 def _offset_change(topic: str | None, partition: str, offset: str) -> tuple[object, object]:
-    """A partition of a sink's topic or of a source, and its offset."""
+    """Return a partition, of a sink's topic or of a source, and its offset."""
     try:
         where, there = json.loads(partition), json.loads(offset)
     except ValueError as error:

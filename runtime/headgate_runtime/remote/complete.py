@@ -1,5 +1,5 @@
-"""Words for the shell to complete: names of connectors, from the cluster that the command would
-ask, and names of contexts."""
+"""Shell completion: names of connectors, from the cluster that the command would ask, and names of
+contexts."""
 
 import threading
 from typing import Final
@@ -11,11 +11,12 @@ from headgate_runtime.remote.locate import open_remote
 from headgate_runtime.remote.remote import RemoteError
 
 FIND_S: Final = 1.5
-"""A shell that waits longer annoys more than one without names."""
+"""Longest time to find names, in seconds. A longer wait annoys more than missing names."""
 
 
 def context_names(incomplete: str) -> list[str]:
-    """Contexts whose names begin with `incomplete`; none if their file cannot be read."""
+    """Return the contexts whose names begin with `incomplete`. There are none if their file cannot
+    be read."""
     try:
         return sorted(name for name in contexts.read().by_name if name.startswith(incomplete))
     except RemoteError:
@@ -23,7 +24,7 @@ def context_names(incomplete: str) -> list[str]:
 
 
 def connector_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Connectors whose names begin with `incomplete`, without those that were already typed.
+    """Return connectors whose names begin with `incomplete`, without those that were already typed.
 
     Empty if the cluster is not found, or does not answer within `FIND_S` seconds. Completion never
     prints an error: it would be mixed into the line that the user types.

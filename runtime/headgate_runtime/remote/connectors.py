@@ -1,4 +1,4 @@
-"""``headgate connectors``: lists, files, and what is watched."""
+"""``headgate connectors``: lists, files and watches."""
 
 import json
 import os
@@ -97,7 +97,7 @@ def show_connector(
             if plain or not one:
                 say(show.as_json(plain[0] if one else plain))
         elif rows:
-            # Of a cluster that does not answer any more, no more is asked.
+            # A cluster that no longer answers is not asked again.
             answers = not isinstance(trouble, RemoteError)
             cluster = remote.cluster() if answers else {"workers": ()}
             work = remote.work(cluster, rows, of_rows=True) if answers else NO_WORK
@@ -268,7 +268,7 @@ def wait(
     with remote_at(url) as remote:
 
         def awaited(name: str) -> ConnectorRow | None:
-            # Those that come later are looked at once at least.
+            # Later ones are looked at once at least.
             left_s = timeout_s if name == names[0] else max(until - time.monotonic(), 0.1)
             return remote.wait(name, word, left_s)
 
@@ -289,7 +289,7 @@ def _planned(
     prune: str | None = None,
     output: Output = Output.TABLE,
 ) -> Plan:
-    """What would come of `wanted`; it is printed, too."""
+    """Return and print the plan for `wanted`."""
     found = remote.plan(wanted, prune)
     if output is Output.JSON:
         say(show.as_json(asdict(found)))
@@ -301,10 +301,10 @@ def _planned(
 
 
 def _etag_of(remote: Remote, row: ConnectorRow) -> str:
-    """Etag of a connector that a listing has shown without one, as REST's do. Java has none.
+    """Return the etag of a connector that was listed without one, as REST does. Java has none.
 
     Raises:
-        RemoteError: its config is not the one that was listed any more.
+        RemoteError: its config is no longer the listed one.
     """
     now = remote.row(row.name)
     if dict(now.config) != dict(row.config):
@@ -314,7 +314,8 @@ def _etag_of(remote: Remote, row: ConnectorRow) -> str:
 
 
 def _config_of(text: str) -> dict[str, str | None]:
-    """Raises ValueError: it is not JSON. RemoteError: it is no config."""
+    """Return the config in a text. Raises ValueError: it is not JSON. RemoteError: it is no
+    config."""
     found = json.loads(text)
     if not isinstance(found, dict):
         raise RemoteError("expected a JSON object of texts", EXIT_USAGE)
@@ -325,7 +326,7 @@ def _config_of(text: str) -> dict[str, str | None]:
 
 
 def _edited(text: str) -> str:
-    """What the user's editor makes of `text`."""
+    """Return `text` after the user has edited it."""
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "config.json")

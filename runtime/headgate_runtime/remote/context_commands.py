@@ -1,4 +1,4 @@
-"""``headgate context``: names for clusters, and which one the commands are about."""
+"""``headgate context``: names for clusters, and the cluster that commands are about."""
 
 import os
 import sys
@@ -110,7 +110,7 @@ def set_context(
 
 
 def _keep(name: str, given: dict[str, str]) -> None:
-    """Write what is given of a context, and say so."""
+    """Write the given settings of a context, and say so."""
     with told(), contexts.changed() as change:
         known = change.contexts
         before = known.by_name.get(name)
@@ -196,7 +196,7 @@ def delete_context(name: ContextName) -> None:
 
 
 def _plain(known: Contexts, name: str) -> dict[str, Any]:
-    """A context for scripts. Of its password only whether there is one."""
+    """Return a context for scripts. Instead of the password it says whether there is one."""
     found = known.by_name[name]
     return {
         "name": name,
@@ -212,7 +212,8 @@ def _plain(known: Contexts, name: str) -> dict[str, Any]:
 
 
 def _note_others(current: str) -> None:
-    """Say so where commands of this folder are about another cluster than the current context."""
+    """Tell the user if commands in this folder are about another cluster than the current
+    context."""
     try:
         asked = locate.found(None)
     except RemoteError as error:
@@ -231,7 +232,7 @@ def _address(url: str) -> str:
 
 
 def _file(given: str | None) -> str | None:
-    """The whole path, since commands are typed in other folders, too."""
+    """Return the absolute path, since commands are typed in other folders, too."""
     if not given:
         return given
     found = Path(given).expanduser().absolute()

@@ -1,4 +1,4 @@
-"""Contexts: names for clusters, each with what it takes to reach one, in a file of the user."""
+"""Contexts: names for clusters, each with the settings to reach one, in a file of the user."""
 
 import contextlib
 import fcntl
@@ -16,13 +16,13 @@ from headgate_runtime.command.errors import EXIT_USAGE
 from headgate_runtime.remote.remote import RemoteError
 
 VARIABLE: Final = "HEADGATE_CONTEXTS"
-"""The file, where it is not the user's usual one."""
+"""Variable that names the file, if it is not the user's usual one."""
 _NAME: Final = re.compile(r"\w[\w.-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A cluster, and how it is reached. An empty text: nothing is given."""
+    """A cluster, and how it is reached. An empty text means that nothing is given."""
 
     url: str
     ca_file: str = ""
@@ -32,7 +32,7 @@ class Context:
     password: str = field(default="", repr=False)
 
     def variables(self) -> dict[str, str]:
-        """What the variables of the environment would say in its place."""
+        """Return the environment variables that would have the same meaning."""
         given = {f"HEADGATE_{key.upper()}": value for key, value in asdict(self).items()}
         return {key: value for key, value in given.items() if value}
 
@@ -41,10 +41,11 @@ class Context:
 class Contexts:
     by_name: Mapping[str, Context] = field(default_factory=dict[str, Context])
     current: str = ""
-    """Empty: none is."""
+    """Name of the current context. Empty: none is current."""
 
     def named(self, name: str) -> Context:
-        """
+        """Return a context by name.
+
         Raises:
             RemoteError: there is none of that name.
         """
@@ -62,23 +63,23 @@ class Contexts:
 
 
 def is_name(text: str) -> bool:
-    """Whether a context may have this name. No address is one: each has a colon."""
+    """Return whether a context may have this name. No address is one: each has a colon."""
     return _NAME.fullmatch(text) is not None
 
 
 def path() -> Path:
-    """The file, which need not be there."""
+    """Return the path of the file, which need not exist."""
     if given := os.environ.get(VARIABLE):
         return Path(given).expanduser()
     folder = os.environ.get("XDG_CONFIG_HOME")
-    # A relative one is to be ignored. Source: XDG Base Directory Specification.
+    # A relative path must be ignored. Source: XDG Base Directory Specification.
     if folder and Path(folder).is_absolute():
         return Path(folder, "headgate", "contexts.json")
     return Path("~/.config/headgate/contexts.json").expanduser()
 
 
 def read() -> Contexts:
-    """The user's contexts; none where there is no file.
+    """Return the user's contexts. There are none without a file.
 
     Raises:
         RemoteError: the file cannot be read, or is not what `changed` writes.
@@ -129,7 +130,7 @@ def _written(contexts: Contexts) -> str:
 
 
 class Change:
-    """What becomes of the contexts when the block of `changed` ends."""
+    """The contexts as they are to be when the block of `changed` ends."""
 
     def __init__(self, contexts: Contexts) -> None:
         self.contexts = contexts
@@ -137,15 +138,15 @@ class Change:
 
 @contextlib.contextmanager
 def changed() -> Iterator[Change]:
-    """The contexts, to be replaced in the block. Another command waits meanwhile. The file is its
-    user's alone, since it may hold passwords.
+    """Yield the contexts, to be replaced in the block. Other commands wait until it ends. Only the
+    user may read the file, since it may hold passwords.
 
     Raises:
-        RemoteError: as `read`, and where the file cannot be written.
+        RemoteError: as in `read`, or if the file cannot be written.
     """
     file = path()
     try:
-        # A link is kept: what it leads to is replaced, in a folder that may be of another disk.
+        # A link is kept. Its target is replaced, in its own folder, which may be on another disk.
         real = Path(os.path.realpath(file))
         real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(real.parent):

@@ -1,4 +1,4 @@
-"""Connectors from files, as ``create``, ``apply`` and ``diff`` are given them."""
+"""Connectors from files, as arguments of ``create``, ``apply`` and ``diff``."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ FileName: TypeAlias = Annotated[
 def read(
     given: Sequence[str] | None, more: Sequence[str] | None, name: str | None = None
 ) -> list[Any]:
-    """The connectors of all files, as `CreateConnector`. Each is named once."""
+    """Return the connectors of all files, as `CreateConnector`. Each may be named once."""
     files = [*(given or ()), *(more or ())]
     if not files:
         refuse("no file is given\n  next: give files or folders; --help has an example")

@@ -1,7 +1,7 @@
-"""What listens at an address that a command has not got an answer from.
+"""What listens at an address from which a command got no answer.
 
-Errors of libraries name frames and record versions. A user wants to know that the port is the REST
-API's, or that TLS is spoken there. So the port is asked, once, after a call has failed.
+Errors of libraries name frames and record versions. A user needs to know that the port is that of
+the REST API, or that it speaks TLS. So the port is probed once, after a call has failed.
 """
 
 import contextlib
@@ -31,11 +31,12 @@ WAIT: Final = "ask again in a moment; if it stays so, the worker's log says more
 _ALERT: Final = 0x15
 """First byte of a TLS server's refusal."""
 _SETTINGS: Final = 4
-"""Type of the frame that a server of HTTP/2 sends first."""
+"""Type of the frame that an HTTP/2 server sends first."""
 
 
 def listens(host: str, port: int) -> str | None:
-    """One of `SCHEMES`; None: nobody takes a connection there; empty: something else."""
+    """Return the protocol at a port, one of `SCHEMES`. None: nothing takes a connection there.
+    Empty: it is another protocol."""
     try:
         plain = _first_bytes(host, port)
     except OSError:
@@ -53,8 +54,8 @@ def listens(host: str, port: int) -> str | None:
 
 
 def advice(address: str) -> tuple[str, str]:
-    """What is there in place of what `address` says, and what to do next; empty: as it says, or it
-    is not known."""
+    """Return what listens there in place of what `address` says, and what to do next. Both are
+    empty if it is as `address` says, or unknown."""
     try:
         where = urlsplit(address)
         host, port = where.hostname, where.port
@@ -79,8 +80,8 @@ def advice(address: str) -> tuple[str, str]:
 
 
 def unreached(address: str, seen: str) -> RemoteError:
-    """The refusal for an address that has not answered a call that changes nothing, or that was
-    surely not sent. `seen`: what the library says."""
+    """Return the error for an address that gave no answer. The call changes nothing, or was
+    certainly not sent. `seen` is the library's message."""
     if "CERTIFICATE_VERIFY_FAILED" in seen:
         text = "its certificate is not trusted"
         step = "set HEADGATE_CA_FILE to the PEM file of its authority"
@@ -94,13 +95,14 @@ def _unreached(address: str, text: str, next_step: str) -> RemoteError:
 
 
 def _short(seen: str) -> str:
-    """gRPC's text without what it begins each with."""
+    """Return gRPC's message without its usual beginning."""
     _, found, rest = seen.partition("last error: ")
     return rest.partition(": ")[2] if found and ": " in rest else seen
 
 
 def _first_bytes(host: str, port: int) -> bytes:
-    """What a server says to a request of HTTP/1.1; empty: it has closed, or said nothing."""
+    """Return a server's first bytes after a request of HTTP/1.1. Empty: it has closed, or sent
+    nothing."""
     with socket.create_connection((host, port), LOOK_S) as connection:
         connection.settimeout(LOOK_S)
         found = b""
@@ -115,7 +117,7 @@ def _first_bytes(host: str, port: int) -> bytes:
 
 
 def _chosen_by_tls(host: str, port: int) -> str | None:
-    """The protocol that the server chooses; None: it has no TLS."""
+    """Return the protocol that the server chooses. None: it has no TLS."""
     try:
         with _over_tls(host, port) as connection:
             return connection.selected_alpn_protocol() or "http/1.1"
@@ -124,8 +126,8 @@ def _chosen_by_tls(host: str, port: int) -> str | None:
 
 
 def _wants_certificate(host: str, port: int) -> bool:
-    """Whether a server with TLS hangs up on a client that has none and has asked nothing yet. One
-    that takes it waits for a request, or says hello."""
+    """Return whether a TLS server hangs up on a client without a certificate before any request. A
+    server that accepts it waits for a request, or sends its own first bytes."""
     try:
         with _over_tls(host, port) as connection:
             return connection.recv(1) == b""
@@ -137,7 +139,7 @@ def _wants_certificate(host: str, port: int) -> bool:
 
 @contextlib.contextmanager
 def _over_tls(host: str, port: int) -> Iterator[ssl.SSLSocket]:
-    """Nothing is sent over it, so the server's certificate does not matter."""
+    """Connect over TLS. Nothing is sent over it, so the server's certificate does not matter."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

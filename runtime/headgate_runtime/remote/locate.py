@@ -1,5 +1,5 @@
-"""Which cluster a command is about: --url, HEADGATE_URL, the `headgate up` of this folder, or the
-current context."""
+"""The cluster that a command is about: --url, HEADGATE_URL, the `headgate up` of this folder, or
+the current context."""
 
 import importlib.util
 import os
@@ -28,18 +28,18 @@ SCHEMES: Final = ("http://", "https://", "grpc://", "grpcs://", "unix:")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A cluster, how it is reached, and who said so."""
+    """A cluster, how it is reached, and which setting named it."""
 
     url: str
     source: str
     variables: Mapping[str, str]
-    """Files of certificates and the login, as the environment has them."""
+    """Files of certificates and the login, in the form of environment variables."""
     context: str = ""
-    """Empty: it is of no context."""
+    """Name of the context. Empty: there is none."""
 
 
 def found(url: str | None) -> Access:
-    """The cluster that is meant. `url`: an address, the name of a context, or nothing.
+    """Return the cluster that is meant. `url` is an address, the name of a context, or empty.
 
     Raises:
         RemoteError: there is none, or it is not clear which one.
@@ -70,8 +70,8 @@ def no_address(text: str) -> RemoteError:
 
 
 def refuse_wrong(url: str) -> None:
-    """Raises RemoteError: `url` is no address, or has a user or a password in it, which would be
-    shown and logged."""
+    """Check an address. Raises RemoteError: `url` is no address, or has a user or a password in it,
+    which would be shown and logged."""
     if not url.startswith(SCHEMES):
         raise no_address(url)
     if url.startswith("unix:"):
@@ -93,7 +93,7 @@ def refuse_wrong(url: str) -> None:
 
 
 def open_remote(url: str | None) -> Remote:
-    """The cluster that is meant.
+    """Return the cluster that is meant.
 
     Raises:
         RemoteError: there is none, or it is not clear which one.
@@ -103,7 +103,7 @@ def open_remote(url: str | None) -> Remote:
 
 
 def opened(access: Access) -> Remote:
-    """Raises as `open_remote`."""
+    """Return the cluster that `access` names. Raises as `open_remote` does."""
     address = access.url
     refuse_wrong(address)
     if address.startswith("http"):
@@ -112,7 +112,7 @@ def opened(access: Access) -> Remote:
         except ImportError as error:
             raise _missing(error, "rest") from None
         return RestRemote(address, access.variables)
-    # Without this, gRPC's C code writes lines of its own between ours.
+    # Without this, gRPC's C code prints lines of its own between ours.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from headgate_runtime.remote.over_grpc import GrpcRemote
@@ -122,7 +122,7 @@ def opened(access: Access) -> Remote:
 
 
 def _found_here() -> str | None:
-    """Address of the `headgate up` of this folder. None: this is no folder of one."""
+    """Return the address of the `headgate up` of this folder, or None if the folder has none."""
     here = Path()
     there = [here / SOCKET, *sorted(here.glob(f"*/{SOCKET}"))]
     sockets = [path for path in there if path.is_socket()]
@@ -139,7 +139,7 @@ def _found_here() -> str | None:
         refuse_unserved(folder)
     current = contexts.read().current
     if folders and current:
-        # Whoever takes it for running must not change another cluster instead.
+        # A user who believes that it runs must not change another cluster instead.
         raise RemoteError(
             f"{folders[0].absolute()} is the data folder of a headgate up that does not run\n"
             f"  next: start it, or say --context {current} for the current context",
@@ -149,7 +149,7 @@ def _found_here() -> str | None:
 
 
 def _current() -> str:
-    """Name of the current context.
+    """Return the name of the current context.
 
     Raises:
         RemoteError: there is none.
@@ -173,7 +173,8 @@ def _current() -> str:
 
 
 def refuse_unserved(data: Path) -> None:
-    """Raises RemoteError: a `headgate up` runs on this data folder, and has no socket there."""
+    """Check a data folder. Raises RemoteError: a `headgate up` runs on it, and has no socket
+    there."""
     from headgate_embedded import is_held
 
     if not is_held(data):
@@ -193,5 +194,6 @@ def _has_grpc() -> bool:
 
 
 def _missing(error: ImportError, extra: str) -> Exception:
-    """What to raise where a package of `extra` is not installed; other modules keep their error."""
+    """Return what to raise for a package of `extra` that is not installed. Errors of other modules
+    stay."""
     return MissingExtraError(extra) if isinstance(error, ModuleNotFoundError) else error

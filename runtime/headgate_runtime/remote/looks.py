@@ -1,4 +1,4 @@
-"""Workers that are asked over REST what they are at, all of them at once."""
+"""REST requests to workers about what they are doing, to all at once."""
 
 import json
 import ssl
@@ -15,9 +15,9 @@ from headgate.herder.messages import WorkerView
 from headgate_runtime.worker.daemon_threads import DaemonThreads
 
 WORKER: Final = "/headgate/worker"
-"""Unknown to a Java worker."""
+"""Path of a worker's view. A Java worker does not know it."""
 ALL_S: Final = 3.0
-"""How long all of them together may take to answer. A command waits for them."""
+"""How long all workers together may take to answer, in seconds. A command waits for them."""
 AT_ONCE: Final = 256
 LATE: Final = f"it has not answered within {ALL_S:g} s"
 TELLS_NOTHING: Final = "it is a Java worker or another Headgate, which does not tell"
@@ -28,18 +28,20 @@ Headers: TypeAlias = Sequence[tuple[str, str]]
 
 class Looks:
     def __init__(self, where: str, trusted: ssl.SSLContext, headers: Headers, login: Headers):
-        """`login`: for the worker at `where` alone. Nobody has said that the others may know it."""
+        """Send `login` only to the worker at `where`. The user has not said that the others may see
+        it."""
         self._where = where
         self._headers = headers
         self._login = login
-        # One that does not answer keeps its connection: none waits for that of another.
+        # A silent worker keeps its connection. Without a limit, no request waits for another's
+        # connection.
         self._pool = httpcore.ConnectionPool(ssl_context=trusted, max_connections=None)
 
     def close(self) -> None:
         self._pool.close()
 
     def views(self, urls: Iterable[str]) -> Mapping[str, WorkerView | str]:
-        """What each worker says of itself; a text says why it is not known."""
+        """Return each worker's view, or a text that says why it is not known."""
         found: dict[str, WorkerView | str] = dict.fromkeys(urls, LATE)
         threads = DaemonThreads(AT_ONCE, "looks")
         answers = SimpleQueue[tuple[str, WorkerView | str]]()
@@ -51,7 +53,7 @@ class Looks:
                 url, view = answers.get(timeout=max(until - time.monotonic(), 0.001))
                 found[url] = view
         except Empty:
-            pass  # whose answer has not come is late
+            pass  # a worker without an answer is late
         threads.close()
         return found
 
@@ -89,6 +91,6 @@ class Looks:
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """Raises ValueError: `url` cannot be read."""
+    """Return scheme, host and port. Raises ValueError: `url` cannot be parsed."""
     found = urlsplit(url)
     return found.scheme, found.hostname, found.port or _PORTS.get(found.scheme)

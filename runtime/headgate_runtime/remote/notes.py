@@ -1,4 +1,4 @@
-"""What is told of a config before it is written, though it is no error."""
+"""Notes on a config before it is written, which are no errors."""
 
 from collections.abc import Mapping
 
@@ -10,8 +10,8 @@ from headgate_runtime.remote.remote import Config, RefusedError, Remote
 def tell_notes(
     remote: Remote, wanted: Mapping[str, Config], known: Mapping[str, Config] | None = None
 ) -> None:
-    """A line of standard error for each note of a connector that would change. `known`: the
-    configs that are there.
+    """Print each note on a connector that would change, as a line of standard error. `known` has
+    the present configs.
 
     Raises:
         RemoteError: the cluster does not answer.
@@ -27,6 +27,6 @@ def tell_notes(
     try:
         found = remote.notes(changing)
     except RefusedError:
-        return  # the change itself will say what is wrong
+        return  # the change itself reports what is wrong
     for name, key, text in found:
         typer.echo(f"note: {name}: {key}: {text}", err=True)

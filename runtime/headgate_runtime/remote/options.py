@@ -1,4 +1,5 @@
-"""What commands that operate a cluster share: options, the cluster itself, how an error ends."""
+"""What commands that operate a cluster share: options, the cluster itself, and the handling of
+errors."""
 
 import contextlib
 import sys
@@ -60,7 +61,7 @@ DryRun: TypeAlias = Annotated[
 
 @contextlib.contextmanager
 def remote_at(url: str | None) -> Iterator[Remote]:
-    """The cluster; what it refuses ends the command."""
+    """Yield the cluster. An error of it ends the command."""
     remote: Remote | None = None
     with told():
         try:
@@ -73,7 +74,7 @@ def remote_at(url: str | None) -> Iterator[Remote]:
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """What cannot be done ends the command."""
+    """End the command at an error."""
     try:
         yield
     except LateError as error:

@@ -47,7 +47,7 @@ def _batch(found: cluster_pb2.TaskBatch) -> dict[str, Any]:
 
 
 def _call(found: cluster_pb2.LongCall) -> dict[str, Any]:
-    # An older worker tells the task alone.
+    # An older worker reports only the task.
     connector = found.connector or found.task.rpartition("-")[0]
     task = {"task": found.task, "connector": connector}
     return {**task, "method": found.method, "took_ms": found.took_ms}
@@ -55,7 +55,8 @@ def _call(found: cluster_pb2.LongCall) -> dict[str, Any]:
 
 class GrpcRemote:
     def __init__(self, address: str, variables: Mapping[str, str] | None = None) -> None:
-        """`variables`: files of certificates; None: those of the environment."""
+        """Connect to `address`, with the files of certificates in `variables`, or in the
+        environment if it is None."""
         self.where = address
         try:
             self._client = Client(address, timeout_s=CALL_S, environment=variables)
@@ -302,8 +303,8 @@ class GrpcRemote:
 
     @contextlib.contextmanager
     def _told(self, name: str = "", *, reads: bool = False) -> Iterator[None]:
-        """Errors of gRPC as what the user is told. `reads`: what is asked of the client's stubs
-        changes nothing."""
+        """Translate errors of gRPC into messages for the user. `reads`: the calls of the client's
+        stubs change nothing."""
         import grpc
 
         try:

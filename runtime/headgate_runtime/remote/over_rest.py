@@ -1,5 +1,8 @@
-"""A cluster over Connect's REST API: Java's workers and ours. What REST lacks is made up for by
-asking again and again (`watch`, `wait`); a target state it does not tell."""
+"""A cluster over Connect's REST API: Java's workers and ours.
+
+REST has no watches and waits, so `watch` and `wait` ask again and again. It does not show target
+states.
+"""
 
 import base64
 import json
@@ -39,7 +42,7 @@ from headgate_runtime.remote.remote import (
 )
 
 CALL_S: Final = 95.0
-"""Connect itself gives up after 90 s."""
+"""Limit for a call, in seconds. Connect itself gives up after 90 s."""
 CONNECT_S: Final = 5.0
 LOOK_S: Final = 1.0
 VALIDATE: Final = "/config/validate"
@@ -60,12 +63,13 @@ _CODES: Final = {
 
 
 _Texts: TypeAlias = tuple[tuple[str, str], ...]
-"""Keys, each with a text."""
+"""Pairs of a key and a text."""
 
 
 class RestRemote:
     def __init__(self, url: str, variables: Mapping[str, str] | None = None) -> None:
-        """`variables`: files of certificates and the login; None: those of the environment."""
+        """Take files of certificates and the login from `variables`, or from the environment if it
+        is None."""
         given = os.environ if variables is None else variables
         self.where = url.rstrip("/")
         trusted = _trusted(given)
@@ -102,10 +106,10 @@ class RestRemote:
     ) -> Work:
         urls = {worker["worker_id"]: worker["url"] for worker in cluster["workers"]}
         owners = {row.worker for row in rows} | {task.worker for row in rows for task in row.tasks}
-        owners.discard("")  # nobody has reported it
+        owners.discard("")  # no worker has reported its status
         if not of_rows or any(not row.worker for row in rows):
             owners |= urls.keys()
-        # A Java leader does not tell addresses; its workers are then taken to be like this one.
+        # A Java leader shows no addresses. Its workers are then assumed to use this one's scheme.
         scheme = self.where.partition("://")[0]
         asked = {owner: urls.get(owner) or f"{scheme}://{owner}" for owner in sorted(owners)}
         views = self._looks.views(asked.values())
@@ -131,7 +135,7 @@ class RestRemote:
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
         found: Mapping[str, Any] = self._value(m.ListConnectors(("status", "info")))
         rows = [_row(each) for each in found.values()]
-        # One that has no status yet is not listed with its status: it is only named.
+        # A connector without a status is not listed with its status, but only by name.
         named = self._value(m.ListConnectors())
         unlisted = [each for each in named if each.startswith(prefix) and each not in found]
         rows += [row for row in map(self._row_if_there, unlisted) if row is not None]
@@ -170,7 +174,7 @@ class RestRemote:
         self._value(m.PatchConnectorConfig(name, changes), name)
 
     def plan(self, wanted: Mapping[str, Config], prune: str | None) -> Plan:
-        """What would move REST does not tell."""
+        """Return the plan. REST does not say what would move."""
         known = {row.name: row.config for row in self.rows()}
         rows = []
         for name in sorted(wanted):
@@ -241,7 +245,7 @@ class RestRemote:
     def offset_differences(
         self, name: str, changes: Sequence[tuple[object, object]] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Connect has no dry runs: what is there is compared here."""
+        """Return the differences, compared here: Connect has no dry runs."""
         status = self._value(m.DescribeStatus(name), name)
         if status["connector"]["state"] != "STOPPED":
             text = f"Connector {name} is not STOPPED, so its offsets cannot be modified"
@@ -353,7 +357,7 @@ class RestRemote:
         return result.value
 
     def _answer(self, asked: Question) -> HttpResponse:
-        # Whoever asks has not been forwarded by anybody.
+        # A request from here was not forwarded by a worker.
         path = asked.path.replace("?forward=true&", "?").replace("?forward=true", "")
         headers = [*_HEADERS, *self._login, *asked.headers.items()]
         if asked.body is not None:
@@ -388,7 +392,7 @@ class RestRemote:
 
 
 def _login(user: str, password: str) -> list[tuple[str, str]]:
-    """The header of basic authentication; none without a user.
+    """Return the header of basic authentication, or none without a user.
 
     Raises:
         RemoteError: a server would take a part of the user for the password (RFC 7617).
@@ -414,8 +418,8 @@ def _not_let_in(where: str, user: str) -> RefusedError:
 
 
 def _trusted(given: Mapping[str, str]) -> ssl.SSLContext:
-    """The authorities of this machine, and those of HEADGATE_CA_FILE; with the certificate that
-    HEADGATE_CERTIFICATE_FILE names, as for gRPC."""
+    """Return a context that trusts this machine's authorities and those of HEADGATE_CA_FILE. It has
+    the certificate of HEADGATE_CERTIFICATE_FILE, as for gRPC."""
     context = ssl.create_default_context()
     authorities, certificate, key = (
         given.get(f"HEADGATE_{name}_FILE") for name in ("CA", "CERTIFICATE", "KEY")
@@ -434,7 +438,7 @@ def _trusted(given: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _member(told: Mapping[str, Any], group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A worker by the leader's last round."""
+    """Return a worker as the leader's last round reports it."""
     return {
         **member(told, group),
         "answers": False,
@@ -496,8 +500,8 @@ def _states_of(row: ConnectorRow) -> set[str]:
 
 
 def _holds(row: ConnectorRow, condition: str) -> bool:
-    """One without tasks does not count as RUNNING or PAUSED: REST does not tell whether it has none
-    or has not configured them yet."""
+    """Return whether the condition holds. A connector without tasks does not count as RUNNING or
+    PAUSED: REST does not show whether it has none or has not configured them yet."""
     if condition == "deleted" or (not row.tasks and row.state in ("RUNNING", "PAUSED")):
         return False
     if condition == "settled":

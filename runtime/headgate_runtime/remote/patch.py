@@ -1,6 +1,6 @@
 """``headgate connectors patch``: changes some keys of a connector's config, and leaves the others.
 
-The leader merges (KIP-477), so a change that somebody else makes meanwhile is not lost.
+The leader merges (KIP-477), so no change that another client makes meanwhile is lost.
 """
 
 from typing import Annotated, Final
@@ -77,7 +77,7 @@ def patch(
 def _changes(
     name: str, pairs: list[str], remove: list[str], *, reg_exp: bool
 ) -> dict[str, str | None]:
-    """New values by key; None: the key is to be removed. A key is named once."""
+    """Return the new values by key. None: the key is to be removed. Each key may be named once."""
     changes: dict[str, str | None] = {}
     split = [(pair, *pair.partition("=")) for pair in pairs]
     for at, (pair, key, sign, _) in enumerate(split):

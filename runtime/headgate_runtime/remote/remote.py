@@ -1,4 +1,4 @@
-"""A cluster that is operated from outside, as the commands see it."""
+"""A cluster that commands operate from outside."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,18 +24,18 @@ class RemoteError(Exception):
 
 
 class LateError(RemoteError):
-    """What was waited for has not come about."""
+    """The awaited condition has not come about in time."""
 
 
 class RefusedError(RemoteError):
-    """The cluster has answered, and does not do it."""
+    """The cluster has answered with a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
     number: int
     state: str
-    """Empty: no status was reported."""
+    """State. Empty: no status was reported."""
     worker: str = ""
     trace: str = ""
 
@@ -45,7 +45,7 @@ class CallRow:
     """A call that has not returned for long."""
 
     task: int | None
-    """None: it is a method of the connector itself."""
+    """Number of the task. None: it is a method of the connector itself."""
     method: str
     since_ms: int
     worker: str
@@ -58,9 +58,9 @@ class ConnectorRow:
     name: str
     type: str
     state: str
-    """Empty: no status was reported."""
+    """State. Empty: no status was reported."""
     target_state: str = ""
-    """Empty: REST does not tell it."""
+    """Target state. Empty: REST does not show it."""
     settled: bool | None = None
     worker: str = ""
     trace: str = ""
@@ -69,9 +69,9 @@ class ConnectorRow:
     task_configs: tuple[Config, ...] = ()
     topics: tuple[str, ...] = ()
     etag: str = ""
-    """What a change of the connector as it is shown here gives along; empty: not known."""
+    """Etag to send with a change of the connector as it is shown here. Empty: it is not known."""
     hanging_calls: tuple[CallRow, ...] | None = None
-    """The oldest ones. None: not told here, as in all but a watch by gRPC."""
+    """The oldest calls. None: they are not shown here; only a watch by gRPC shows them."""
     hanging_calls_more: int = 0
 
     @property
@@ -81,7 +81,7 @@ class ConnectorRow:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A key of a config. A value that is hidden, or null, is None."""
+    """A key of a config that differs. A value that is hidden, or null, is None."""
 
     key: str
     before: str | None = None
@@ -93,16 +93,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRow:
-    """What would become of one connector."""
+    """The change that would be made to one connector."""
 
     name: str
     action: str
     """One of ``none``, ``create``, ``change config``, ``change state``, ``delete``."""
     differences: tuple[Difference, ...] = ()
     faults: tuple[tuple[str, str], ...] = ()
-    """Keys and what is wrong with them."""
+    """Keys, each with its error."""
     notes: tuple[tuple[str, str], ...] = ()
-    """Keys and what is to be told of them, which is no fault."""
+    """Keys, each with a note that is no error."""
     state_after: str = ""
 
 
@@ -110,29 +110,29 @@ class PlannedRow:
 class Plan:
     rows: tuple[PlannedRow, ...]
     moves: tuple[tuple[str, str, str], ...] = ()
-    """What, from which worker, to which one; empty: none."""
+    """Moves: connector or task, from which worker, to which worker. Empty: nothing moves."""
     move_count: int = 0
     moves_unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What tasks are at."""
+    """What tasks are doing."""
 
     batches: Sequence[Mapping[str, Any]] = ()
     """The last batches of tasks that commit planned ones, each as `BatchDone` with its task."""
     long_calls: Sequence[Mapping[str, Any]] = ()
-    """Calls into connectors that have not returned for long: ``task``, empty where it is the
-    connector's own, ``connector``, ``method``, ``took_ms``."""
+    """Calls into connectors that have not returned for long: ``task`` (empty for the connector's
+    own calls), ``connector``, ``method``, ``took_ms``."""
     unknown: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Workers that do not tell what their tasks are at, each with the reason."""
+    """Workers that do not say what their tasks are doing, each with the reason."""
 
 
 NO_WORK: Final = Work()
 
 
 class Remote(Protocol):
-    """Every method raises `RemoteError`. Names that nobody knows are refused."""
+    """A cluster. Every method raises `RemoteError`. Unknown names are refused."""
 
     where: str
     """Address, for messages."""
@@ -140,43 +140,45 @@ class Remote(Protocol):
     def close(self) -> None: ...
 
     def cluster(self) -> Mapping[str, Any]:
-        """``{"version", "kafka_cluster_id", "group_id", "workers", "others_unknown"}``. The last
-        says why workers are missing from "workers"."""
+        """Return ``{"version", "kafka_cluster_id", "group_id", "workers", "others_unknown"}``. The
+        last says why workers are missing from "workers"."""
         ...
 
     def work(
         self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow], *, of_rows: bool = False
     ) -> Work:
-        """What tasks are at, of workers that tell it. `cluster` and `rows`: what the methods of
-        that name gave. `of_rows`: workers on which nothing of `rows` runs need not be asked."""
+        """Return what tasks are doing, of the workers that report it. `cluster` and `rows` are
+        results of the methods with these names. With `of_rows`, workers on which nothing of `rows`
+        runs need not be asked."""
         ...
 
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
-        """In order of names."""
+        """Return the connectors, in order of names."""
         ...
 
     def row(self, name: str) -> ConnectorRow:
-        """With task configs and topics."""
+        """Return a connector with task configs and topics."""
         ...
 
     def create(self, name: str, config: Config, state: TargetState | None) -> None: ...
 
     def put_config(self, name: str, config: Config, etag: str = "") -> bool:
-        """Whether the connector is new. With `etag` it is refused if the connector has another."""
+        """Write a config. Return whether the connector is new. With `etag` it is refused if the
+        connector has another etag."""
         ...
 
     def patch_config(self, name: str, changes: Config) -> None:
-        """Set keys, and remove those whose value is None. The leader merges."""
+        """Set keys, and remove keys whose value is None. The leader merges."""
         ...
 
     def plan(self, wanted: Mapping[str, Config], prune: str | None) -> Plan:
-        """What would come of these configs; `prune`: of the deletion of others that begin so.
-        Connectors that would not change and have no fault are left out."""
+        """Return what writing these configs would do. With `prune`, others whose names begin with
+        it would be deleted. Connectors without a change and without a fault are left out."""
         ...
 
     def notes(self, wanted: Mapping[str, Config]) -> Sequence[tuple[str, str, str]]:
-        """What is to be told of these configs, which is no fault: names of connectors, keys and
-        texts. None of what is there already."""
+        """Return notes on these configs that are no errors: names of connectors, keys and texts.
+        Unchanged connectors have none."""
         ...
 
     def delete(self, name: str) -> None: ...
@@ -188,60 +190,61 @@ class Remote(Protocol):
     def restart_task(self, name: str, task: int) -> None: ...
 
     def offsets(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """``[{"partition", "offset"}]``"""
+        """Return ``[{"partition", "offset"}]``."""
         ...
 
     def alter_offsets(self, name: str, changes: Sequence[tuple[object, object]]) -> str:
-        """Connect's message."""
+        """Change offsets. Return Connect's message."""
         ...
 
     def reset_offsets(self, name: str) -> str:
-        """Connect's message."""
+        """Reset offsets. Return Connect's message."""
         ...
 
     def offset_differences(
         self, name: str, changes: Sequence[tuple[object, object]] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """``[{"partition", "before", "after"}]``: what a change would do, None: a reset. Nothing is
-        changed."""
+        """Return ``[{"partition", "before", "after"}]`` of a change, or of a reset if `changes` is
+        None. Nothing is changed."""
         ...
 
     def deleted_offsets(self, name: str, kind: TaskKind) -> Sequence[Mapping[str, Any]]:
-        """As `offsets`, of what a deleted connector has left."""
+        """Return the offsets that a deleted connector has left, in the form of `offsets`."""
         ...
 
     def reset_deleted_offsets(self, name: str, kind: TaskKind) -> str:
-        """The message to the user."""
+        """Reset the offsets of a deleted connector. Return the message for the user."""
         ...
 
     def deleted_offset_differences(self, name: str, kind: TaskKind) -> Sequence[Mapping[str, Any]]:
-        """What `reset_deleted_offsets` would do, as `offset_differences`."""
+        """Return what `reset_deleted_offsets` would do, in the form of `offset_differences`."""
         ...
 
     def plugins(self) -> Sequence[Mapping[str, Any]]:
-        """Classes that the worker has: ``class``, ``type``, ``version``, as Connect's REST says."""
+        """Return the worker's classes: ``class``, ``type``, ``version``, as Connect's REST API
+        names them."""
         ...
 
     def plugin(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """The options of a class: ``name``, ``type``, ``required``, ``default_value``,
-        ``importance``, ``documentation``, as Connect's REST says."""
+        """Return the options of a class: ``name``, ``type``, ``required``, ``default_value``,
+        ``importance``, ``documentation``, as Connect's REST API names them."""
         ...
 
     def loggers(self) -> Mapping[str, str]:
-        """Levels by name."""
+        """Return the levels by logger name."""
         ...
 
     def set_level(self, logger: str, level: str, *, cluster: bool) -> Sequence[str]:
-        """Loggers that have it now; empty for the cluster."""
+        """Set a level. Return the loggers that have it now; empty for a whole cluster."""
         ...
 
     def watch(self, prefix: str, names: Sequence[str]) -> Iterator[tuple[str, ConnectorRow | None]]:
-        """What is there, then each change, without an end. None: it is deleted."""
+        """Yield the present connectors, then each change, without an end. None: it is deleted."""
         ...
 
     def wait(self, name: str, condition: str, timeout_s: float) -> ConnectorRow | None:
-        """Until it is ``settled``, ``deleted``, or all of it has the state that `condition` is;
-        None: it is deleted.
+        """Wait until the connector is ``settled`` or ``deleted``, or it and its tasks have the
+        state `condition`. Return None if it is deleted.
 
         Raises:
             LateError: not in time.
@@ -250,11 +253,11 @@ class Remote(Protocol):
 
 
 def hint(code: str, message: str, name: str = "", reason: str = "", where: str = "") -> str:
-    """What to do next after a refusal.
+    """Return what to do next after a refusal.
 
     Args:
         code: a gRPC status code by name.
-        where: address of the worker that has refused it.
+        where: address of the worker that has refused.
     """
     shown = f" {name}" if name else ""
     if reason == "ETAG_MISMATCH":
@@ -297,6 +300,6 @@ def hint(code: str, message: str, name: str = "", reason: str = "", where: str =
 def refused(
     code: str, message: str, name: str = "", reason: str = "", where: str = ""
 ) -> RefusedError:
-    """The arguments are those of `hint`."""
+    """Return the error for a refusal, with its hint. The arguments are those of `hint`."""
     text = message.rstrip().rstrip(".")
     return RefusedError(f"{text}\n  next: {hint(code, message, name, reason, where)}")

@@ -1,4 +1,4 @@
-"""Changes of several connectors, by names or by regular expressions over all names."""
+"""Changes of several connectors, selected by names or by regular expressions over all names."""
 
 import contextlib
 import re
@@ -22,12 +22,12 @@ from headgate_runtime.remote.remote import LISTED, LateError, RefusedError, Remo
 
 Answer = TypeVar("Answer")
 EXIT_NONE: Final = 1
-"""No connector has such a name, or nothing was confirmed."""
+"""Exit code if no connector has such a name, or nothing was confirmed."""
 
 
 def selected(remote: Remote, names: Sequence[str], *, reg_exp: bool) -> list[str]:
-    """The names, each once; with `reg_exp` those of all connectors that one of `names` matches as a
-    whole, sorted.
+    """Return the names, each once. With `reg_exp`, return the sorted names of all connectors that
+    one of `names` matches as a whole.
 
     Raises:
         RemoteError: nothing matches.
@@ -65,7 +65,7 @@ def each(
     *,
     reg_exp: bool = False,
 ) -> None:
-    """Change each of them, and say that it is `word`."""
+    """Change each connector, and say that it is now `word`."""
 
     def changed(remote: Remote, name: str) -> str:
         change(remote, name)
@@ -81,8 +81,8 @@ def all_of(
     change: Callable[[Remote, str], str],
     between: str = " ",
 ) -> None:
-    """Change each of them, and say what came of it: its name, `between`, and what `change` says.
-    Ends as `ask_each` returns."""
+    """Change each connector, and print the outcome: its name, `between`, and the text from
+    `change`. Raises what `ask_each` returns."""
 
     def changed(name: str, word: str) -> None:
         say(f"{name}{between}{word}")
@@ -98,13 +98,13 @@ def ask_each(
     ask: Callable[[str], Answer],
     heard: Callable[[str, Answer], None],
 ) -> RemoteError | typer.Exit | None:
-    """Ask for each of them, and hand on each answer. A refused one does not stop the others, nor
-    does one that was waited for in vain.
+    """Ask for each name, and pass on each answer. A refusal does not stop the others, nor does a
+    wait that was in vain.
 
     Returns:
-        What the command ends with once it has shown the answers: the exit code of those that were
-        refused, which have been told, or the error of a cluster that does not answer any more,
-        which names those that were not asked. None: all were answered.
+        How the command ends once it has shown the answers. None: all were answered. It is the exit
+            code if some were refused, which was printed before. It is the error of a cluster that
+            no longer answers, with the names that were not asked.
     """
     code = 0
     for at, name in enumerate(names):
@@ -125,15 +125,15 @@ def ask_each(
 
 
 def _names(text: str, name: str) -> bool:
-    """Whether the first line of `text` says which connector or task it is about. A name may be a
-    word of English, or a part of another name."""
+    """Return whether the first line of `text` names this connector or task. A name may be an
+    English word, or a part of another name."""
     whole = rf"(?:^|\b[Cc]onnector:? |\b[Tt]ask:? ){re.escape(name)}(?![\w/-]|\.\w)"
     return re.search(whole, text.partition("\n")[0]) is not None
 
 
 @contextlib.contextmanager
 def offering(remote: Remote, name: str) -> Iterator[None]:
-    """Where there is no connector of this name, the one that is nearest is offered."""
+    """Suggest the nearest name if there is no connector of this name."""
     try:
         yield
     except RefusedError as error:
@@ -160,5 +160,5 @@ def confirm(remote: Remote, names: Sequence[str], question: str) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether somebody can answer."""
+    """Return whether a user can answer questions."""
     return sys.stdin.isatty()
