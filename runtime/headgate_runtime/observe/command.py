@@ -1,4 +1,5 @@
-"""The command: finds out what to look at, looks once or again and again, prints."""
+"""The command ``headgate observe``: finds out what to look at, looks once or repeatedly, and
+prints."""
 
 import contextlib
 import json
@@ -21,16 +22,16 @@ from headgate_runtime.observe.view import describe
 
 EVERY_S = 2.0
 SETTLE_S = 5.0
-"""How long a single look waits for the end of a rebalance."""
+"""How long a single look waits for the end of a rebalance, in seconds."""
 WIDTH = 120
-"""Width of lines where there is no terminal to ask."""
+"""Width of lines if there is no terminal."""
 
 
 _STALE = "as it was before: "
 
 
 class ObserveError(Exception):
-    """It cannot be observed; says why and what to do."""
+    """The cluster cannot be observed. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,16 @@ class ObserveOptions:
     properties: Path | None = None
     """A worker's properties file."""
     topics: Mapping[str, str] | None = None
-    """``config``, ``status``, ``offset``: names given on the command line."""
+    """Topic names given on the command line, under ``config``, ``status``, ``offset``."""
     as_json: bool = False
     follow: bool = False
 
 
 def run(options: ObserveOptions, out: TextIO = sys.stdout) -> None:
-    """
+    """Observe a cluster and print it.
+
     Raises:
-        ObserveError: it cannot be told what to observe, or the brokers do not answer.
+        ObserveError: it is not clear what to observe, or the brokers do not answer.
     """
     reader = ClusterReader(_source(options))
     try:
@@ -84,7 +86,7 @@ def _print(view: Mapping[str, Any], options: ObserveOptions, console: Console, o
 
 @contextlib.contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does: a terminal gets its cursor back."""
+    """Make SIGTERM end the command as Ctrl-C does, so that a terminal gets its cursor back."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -93,8 +95,9 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def _follow(reader: ClusterReader, options: ObserveOptions, out: TextIO) -> None:
-    """Until Ctrl-C or SIGTERM. A terminal is redrawn; elsewhere there is one more view whenever
-    something has changed. Brokers that do not answer are waited for once they were seen."""
+    """Print views until Ctrl-C or SIGTERM. A terminal is redrawn. Elsewhere a new view is printed
+    whenever something has changed. Brokers that answered once are waited for if they stop
+    answering."""
     console = _console(out)
     view = _look(reader)
     if options.as_json or not console.is_terminal:
@@ -106,7 +109,7 @@ def _follow(reader: ClusterReader, options: ObserveOptions, out: TextIO) -> None
             view = _again(reader, view)
     live = Live(render(view), console=console, screen=False, auto_refresh=False)
     try:
-        live.start(refresh=True)  # hides the cursor: an interruption in it must show that again too
+        live.start(refresh=True)  # hides the cursor: an interruption must show it again
         while True:
             view = _again(reader, view)
             live.update(render(view), refresh=True)
@@ -120,7 +123,7 @@ def _again(reader: ClusterReader, before: Mapping[str, Any]) -> dict[str, Any]:
         return describe(reader.look())
     except TransportError as error:
         if before["findings"][:1] and before["findings"][0].startswith(_STALE):
-            return dict(before)  # the words of the first failure; those of the next are no news
+            return dict(before)  # the first failure's message; later ones are no news
         return {**before, "findings": [f"{_STALE}{error}"]}
 
 
@@ -137,7 +140,7 @@ def _source(options: ObserveOptions) -> Any:
 
 
 def _properties(options: ObserveOptions) -> dict[str, str]:
-    """The worker's own file, and what the command line says over it."""
+    """Return the worker's own file, overridden by the command line."""
     from headgate_runtime.config.properties import PropertiesError, read_properties
     from headgate_runtime.config.worker_file import with_exactly_once
 

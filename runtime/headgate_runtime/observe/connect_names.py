@@ -1,9 +1,9 @@
-"""The same figures under the names that common Kafka Connect dashboards chart.
+"""The figures of workers and tasks under the names that common Kafka Connect dashboards chart.
 
-Two spellings of Connect's JMX attributes: that of Strimzi's rules (``kafka_connect_worker_…``), and
-that of Confluent's (``kafka_connect_connect_worker_metrics_…``). Only what one of the dashboards
-charts is told, each in the spelling of the dashboard that does. Rates are not: whoever scrapes has
-them from the counters. docs/run/metrics.md has the table.
+Connect's JMX attributes have two spellings: that of Strimzi's rules (``kafka_connect_worker_…``),
+and that of Confluent's (``kafka_connect_connect_worker_metrics_…``). Only figures that a dashboard
+charts are shown, each in that dashboard's spelling. Rates are left out: Prometheus computes them
+from the counters. docs/run/metrics.md has the table.
 """
 
 from collections import Counter

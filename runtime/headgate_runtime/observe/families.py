@@ -1,5 +1,5 @@
-"""Families of samples for Prometheus, filled one sample after the other: as text, or as the objects
-of prometheus-client, which takes several times the CPU and speaks OpenMetrics too."""
+"""Families of samples for Prometheus, filled one sample after the other. They are made as text, or
+as objects of prometheus-client, which cost several times the CPU and also speak OpenMetrics."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
@@ -15,12 +15,12 @@ from prometheus_client.utils import floatToGoString
 
 _Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily | SummaryMetricFamily
 _NUMBERS: Final = 4_096
-"""Values whose text is kept: most samples are 0, 1 or a small count."""
+"""Values whose text is cached: most samples are 0, 1 or a small count."""
 _number: Callable[[float], str] = lru_cache(_NUMBERS)(floatToGoString)
 
 
 class Labels(dict[str, str]):
-    """Labels of samples, whose text is made once."""
+    """Labels of samples. Their text is made once."""
 
     __slots__ = ("_pairs", "_text")
 
@@ -62,7 +62,7 @@ class Table(Protocol):
 
 
 class TextFamilies:
-    """A `Table` that is Prometheus' text format: byte for byte what prometheus-client makes of
+    """A `Table` in Prometheus' text format, byte for byte as prometheus-client makes it of
     `Families`. Halves of surrogate pairs, which names may hold, become "?"."""
 
     def __init__(self) -> None:

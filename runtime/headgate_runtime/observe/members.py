@@ -1,6 +1,6 @@
-"""Whether the members of a group can be reached under the addresses that they advertise.
+"""Checks whether the members of a group can be reached at the addresses that they advertise.
 
-Workers pass changes to the leader by HTTP: a leader with a wrong address stops every change.
+Workers forward changes to the leader by HTTP, so a leader with a wrong address stops every change.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,17 @@ class TriedMember(NamedTuple):
     name: str
     url: str
     reason: str | None
-    """Why it could not be reached; None: it answered."""
+    """Why it could not be reached. None: it answered."""
     ahead_s: float | None = None
-    """How far its clock is ahead of this one; None: not known."""
+    """How far its clock is ahead of this one, in seconds. None: it is not known."""
 
 
 def tried_members(worker: Mapping[str, str], group: Mapping[str, Any]) -> list[TriedMember]:
-    """Every member whose address is known, after a request to it.
+    """Return every member whose address is known, after a request to it.
 
     Raises:
-        ValueError: the worker's REST settings are no use.
-        OSError: files of its TLS settings are no use.
+        ValueError: the worker's REST settings are invalid.
+        OSError: files of its TLS settings cannot be used.
     """
     from headgate_rest import RestSettings, try_to_reach
 
@@ -49,7 +49,7 @@ def tried_members(worker: Mapping[str, str], group: Mapping[str, Any]) -> list[T
 
 
 def findings(worker: Mapping[str, str], group: Mapping[str, Any]) -> list[str]:
-    """A line for each member that could not be reached, for `headgate observe`."""
+    """Return a line for each member that could not be reached, for `headgate observe`."""
     try:
         tried = tried_members(worker, group)
     except (ValueError, OSError):

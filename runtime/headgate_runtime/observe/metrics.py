@@ -1,8 +1,8 @@
-"""What a worker, or all workers of ``headgate up``, show to Prometheus.
+"""Metrics of a worker, or of all workers of ``headgate up``, for Prometheus.
 
-Our own names (``headgate_…``) are here; `connect_names` adds those that Kafka Connect's dashboards
-chart. Values are what each worker says of what it runs, at the moment of the scrape;
-docs/run/metrics.md has the tables.
+Our own names (``headgate_…``) are here. `connect_names` adds those that Kafka Connect's dashboards
+chart. Values are what each worker reports at the moment of the scrape. docs/run/metrics.md has the
+tables.
 """
 
 import importlib.metadata
@@ -25,12 +25,12 @@ _STATES = tuple(State)
 
 
 def metrics(views: Sequence[WorkerView], lag: LAG | None = None, *, connect: bool = True) -> bytes:
-    """The text of one scrape.
+    """Return the text of one scrape.
 
     Args:
-        views: what the workers said of themselves.
-        lag: records that a sink has not committed yet, by connector, where that is known.
-        connect: whether Connect's names are among them.
+        views: the workers' reports.
+        lag: records that a sink has not committed yet, by connector, if known.
+        connect: whether to include Connect's names.
     """
     table = TextFamilies()
     _fill(table, views, lag or {}, connect=connect)
@@ -40,7 +40,7 @@ def metrics(views: Sequence[WorkerView], lag: LAG | None = None, *, connect: boo
 
 
 def registry_of(collect: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
-    """A registry that calls `collect` at each scrape, and tells of this process."""
+    """Return a registry that calls `collect` at each scrape, and has figures of this process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(collect))
     ProcessCollector(registry=registry)
@@ -64,7 +64,7 @@ def _version() -> str:
 
 
 def families(views: Sequence[WorkerView], lag: LAG) -> Iterator[Metric]:
-    """The same as objects, without this process."""
+    """Yield the same metrics as objects, without those of this process."""
     table = Families()
     _fill(table, views, lag, connect=True)
     yield from table.found()

@@ -1,6 +1,6 @@
 """Reads a cluster on Kafka from outside: its group first, then its topics to their ends.
 
-Joins nothing, creates nothing, writes nothing.
+It joins nothing, creates nothing and writes nothing.
 """
 
 import time
@@ -25,7 +25,7 @@ BATCH = 5_000
 
 
 class Source(Protocol):
-    """What is observed; `headgate_kafka.observer` has it."""
+    """The observed cluster. `headgate_kafka.observer` implements it."""
 
     @property
     def config_log(self) -> ConfigLog: ...
@@ -38,29 +38,29 @@ class Source(Protocol):
 
     @property
     def worker(self) -> Mapping[str, str]:
-        """The properties that are known of its workers."""
+        """The known properties of its workers."""
         ...
 
     def describe_group(self) -> GroupLook: ...
 
     def offset_log(self, topic: str | None) -> KeyedLog:
-        """An offsets topic of this cluster; None: the workers' global one."""
+        """Return an offsets topic of this cluster. None: the workers' global one."""
         ...
 
     def elsewhere(self, config: Config) -> str | None:
-        """Servers of another cluster, if the producers of this connector write to one; as they
-        are written in its config or the worker's."""
+        """Return the servers of another cluster, if this connector's producers write to one. They
+        are as written in its config or the worker's."""
         ...
 
     def topic_names(self) -> Sequence[str]:
-        """Names of all topics that there are now."""
+        """Return the present names of all topics."""
         ...
 
     def close(self) -> None: ...
 
 
 class _Offsets:
-    """One offsets topic, followed."""
+    """One offsets topic that is followed."""
 
     def __init__(self, log: KeyedLog) -> None:
         self._log = log
@@ -89,14 +89,15 @@ class ClusterReader:
         self._problems: list[str] = []
 
     def look(self, patience_s: float = 0.0) -> Look:
-        """
+        """Look at the cluster once.
+
         Args:
-            patience_s: how long to wait for the end of a rebalance, in which brokers do not tell
+            patience_s: how long to wait for the end of a rebalance. During one, brokers do not show
                 what members say.
 
         Raises:
-            TransportError: the group or the config topic cannot be reached. What else cannot be
-                read is said in `Look.problems`.
+            TransportError: the group or the config topic cannot be reached. Other failures to read
+                are in `Look.problems`.
         """
         self._problems = []
         until = time.monotonic() + patience_s
@@ -116,10 +117,11 @@ class ClusterReader:
         }
         sinks = [name for name, config in configs.items() if kind_of(config) == "sink"]
         sources = [name for name in configs if name not in sinks]
-        self._table(None)  # what nobody can use is shown, whoever's it is
+        self._table(None)  # the global topic's unusable records are shown for any connector
         source_offsets = {name: self._source_offsets(name, configs[name]) for name in sources}
         sink_progress = {name: self._progress(name, configs[name]) for name in sinks}
-        # Of two clusters in one group each takes its turns alone: only the change tells of both.
+        # If two clusters share a group, a look may see one of them alone. Only the change of
+        # members shows both.
         now = _members(group)
         after = _members(self._source.describe_group()) if patience_s else now
         passing = (seen | after).items() - now.items() | now.items() - after.items()
@@ -169,7 +171,8 @@ class ClusterReader:
         self._statuses = fold_statuses(self._statuses, events)
 
     def _tried(self, topic: str, read: Callable[[], None], whose: str = "") -> None:
-        """`whose`: said of `topic` if it is not there."""
+        """Read a topic, and note a failure. `whose` follows the topic's name if it does not
+        exist."""
         try:
             read()
         except TransportError as error:
@@ -181,7 +184,7 @@ class ClusterReader:
                 )
 
     def _is_there(self, topic: str) -> bool:
-        """True also if nobody can say."""
+        """Return whether a topic exists. Also True if that cannot be told."""
         try:
             return topic in self._source.topic_names()
         except TransportError:
@@ -191,13 +194,13 @@ class ClusterReader:
 
     @property
     def _exactly_once(self) -> bool | None:
-        """None: nothing was said of it."""
+        """Whether the workers have exactly-once sources. None: it is not known."""
         support = self._source.worker.get(EXACTLY_ONCE_KEY)
         return None if support is None else support.strip().lower() == "enabled"
 
     def _source_offsets(self, name: str, config: Config) -> tuple[SourceOffset, ...]:
-        """As far as they are on this cluster: what a connector's own topic has, on another one too,
-        is copied to the global topic. Source: `headgate_kafka.logs.offset_stores`."""
+        """Return the source offsets that are on this cluster. Those of a connector's own topic, on
+        any cluster, are copied to the global topic. Source: `headgate_kafka.logs.offset_stores`."""
         named = (config.get("offsets.storage.topic") or "").strip()
         elsewhere = self._source.elsewhere(config)
         shared_table, own_table = self._table(None), None
@@ -211,8 +214,9 @@ class ClusterReader:
         )
 
     def _about_elsewhere(self, name: str, named: str, servers: str) -> Iterator[str]:
-        """A topic that is named is used in any case; else offsets are where the records go under
-        exactly-once alone, which no task had that no task count was recorded for."""
+        """Yield a message if a connector's offsets are on another cluster. A topic that it names is
+        always used. Otherwise they are with its records under exactly-once only. No task had
+        exactly-once if no task count was recorded."""
         shared, condition = self._source.topics["offset"], ""
         if not named and not self._exactly_once:
             if self._exactly_once is False or self._state.entries[name].fencing_count is None:
@@ -251,5 +255,5 @@ class ClusterReader:
 
 
 def _members(group: GroupLook) -> dict[str, str]:
-    """Client ids, by member id."""
+    """Return the client ids, by member id."""
     return {member.member_id: member.client_id for member in group.members}

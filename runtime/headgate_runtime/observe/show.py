@@ -1,4 +1,4 @@
-"""The view of a cluster for a person: three tables and what does not fit together."""
+"""The view of a cluster for a person: three tables and the findings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ OFFSETS_SHOWN = 3
 
 
 def render(view: Mapping[str, Any]) -> RenderableType:
-    """`headgate_runtime.observe.view.describe` as a person reads it."""
+    """Return `headgate_runtime.observe.view.describe` as a person reads it."""
     parts: list[RenderableType] = [_head(view), _workers(view["group"]), _work(view["connectors"])]
     offsets = _offsets(view["connectors"])
     if offsets.row_count:
@@ -102,7 +102,7 @@ def _state(one: Mapping[str, Any]) -> Text:
 
 
 def _reported_by(one: Mapping[str, Any]) -> str:
-    """Generation of the status, and its worker if that is not the owner."""
+    """Return the generation of the status, and its worker if that is not the owner."""
     if one["worker_id"] is None:
         return "-"
     by = "" if one["worker_id"] == one["owner"] else f" by {one['worker_id']}"

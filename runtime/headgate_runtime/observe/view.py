@@ -1,7 +1,7 @@
-"""What an observer makes of a cluster's topics and its group: one view, and what is wrong in it.
+"""The view of an observer on a cluster's topics and its group, with findings about what is wrong.
 
-Pure: a `Look` in, plain data out. Everything a worker could know is known here, from the same
-records and by the same functions; nobody was asked, and nothing was joined.
+It is pure: a `Look` in, plain data out. Everything that a worker could know is computed from the
+same records by the same functions. No worker was asked, and no group was joined.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,10 +22,10 @@ from headgate_runtime.worker.traces import first_words
 
 STABLE: Final = "Stable"
 REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
-"""In which brokers do not tell what members say."""
+"""Group states in which brokers do not show what members say."""
 COMPARED: Final = "config.storage.topic and bootstrap.servers"
 REJECTED_SHOWN: Final = 10
-"""Rejected records that are shown of each topic, in words."""
+"""Rejected records of each topic that are shown in words."""
 RUNS_SHOWN: Final = 10
 """Runs of missing tasks that are shown."""
 
@@ -37,7 +37,7 @@ _STATE_OF_TARGET: Final = {
 
 
 class GroupMember(Protocol):
-    """A member as the group coordinator describes it; the bytes are the workers' own."""
+    """A member as the group coordinator describes it. The bytes are the workers' own."""
 
     @property
     def member_id(self) -> str: ...
@@ -47,7 +47,7 @@ class GroupMember(Protocol):
     def host(self) -> str: ...
     @property
     def metadata(self) -> bytes:
-        """Empty while a round is under way."""
+        """Metadata that the member sent. Empty while a round is under way."""
         ...
 
     @property
@@ -59,13 +59,13 @@ class GroupLook(Protocol):
     def group(self) -> str: ...
     @property
     def state(self) -> str:
-        """As the coordinator calls it: Stable, PreparingRebalance, CompletingRebalance, Empty,
-        Dead."""
+        """State as the coordinator calls it: Stable, PreparingRebalance, CompletingRebalance,
+        Empty, Dead."""
         ...
 
     @property
     def protocol(self) -> str:
-        """Protocol that all members share; empty while there is none."""
+        """Protocol that all members share. Empty while there is none."""
         ...
 
     @property
@@ -74,7 +74,7 @@ class GroupLook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SinkProgress:
-    """A sink's consumer group: what is committed, and where the topics end."""
+    """A sink's consumer group: its committed offsets, and the end offsets of the topics."""
 
     group: str
     committed: Mapping[TopicPartition, int]
@@ -96,7 +96,7 @@ class Look:
 
     group: GroupLook
     topics: Mapping[str, str]
-    """``config``, ``status``, ``offset``: names of the internal topics."""
+    """Names of the internal topics, under ``config``, ``status``, ``offset``."""
     state: ConfigState
     statuses: StatusView
     source_offsets: Mapping[str, Sequence[SourceOffset]] = field(
@@ -106,16 +106,16 @@ class Look:
     """Offset tables by topic: the workers' offsets topic, and connectors' own topics."""
     sink_progress: Mapping[str, SinkProgress] = field(default_factory=dict[str, SinkProgress])
     passing: tuple[str, ...] = ()
-    """Client ids of members that came or left while it was looked at."""
+    """Client ids of members that came or left during the look."""
     problems: tuple[str, ...] = ()
-    """What could not be read, and why."""
+    """Failures to read, with their reasons."""
     exactly_once: bool | None = None
-    """Whether the workers have it for sources; None: not known."""
+    """Whether the workers have exactly-once sources. None: it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """A member whose bytes were read, or why they could not be."""
+    """A member with its decoded bytes, or the reason why they could not be decoded."""
 
     member: GroupMember
     metadata: Metadata | None
@@ -132,7 +132,7 @@ class _Worker:
 
     @property
     def _owned(self) -> tuple[tuple[str, ...], tuple[TaskId, ...]]:
-        """What it reported when it joined, and what the round then changed."""
+        """The work that it reported when it joined, with the changes of the round."""
         if self.metadata is None or self.assignment is None:
             return (), ()
         return changed(self.metadata.connectors, self.metadata.tasks, self.assignment.change)
@@ -146,13 +146,13 @@ class _Worker:
 
 
 def describe(look: Look) -> dict[str, Any]:
-    """The cluster as plain data; ``findings`` says in words what does not fit together.
+    """Return the cluster as plain data. ``findings`` says in words what does not fit together.
 
     - ``group``: id, state, protocol, leader (name of a worker, null while there is none),
       generation (see `_generation`), members.
-    - ``config``: topic, offset, what was rejected, session_key.
-    - ``status``, ``offset``: topic, what was rejected; ``own_offsets``: the same of each topic of
-      connectors' own that has such records.
+    - ``config``: topic, offset, rejected records, session_key.
+    - ``status``, ``offset``: topic, rejected records. ``own_offsets``: the same for each own topic
+      of a connector that has rejected records.
     - ``connectors``: by name: type, target_state, state, owner, tasks, inconsistent, fencing (with
       ``waiting``: see `_waits_for_fencing`), and ``offsets`` (source) or ``progress`` (sink).
     """
@@ -215,12 +215,13 @@ def _group(
 
 
 def _generation(look: Look, owners: Mapping[Work, Sequence[str]]) -> int | None:
-    """The latest that an owner said of its own work, or, where nobody owns any, that was said of
-    what there is.
+    """Return the latest generation in the statuses that owners wrote on their own work. If no work
+    has an owner, all statuses of present work count.
 
-    Brokers do not tell the group's own, and a round that moves nothing writes no status. A group
-    that is made anew begins with 1 again: what was said of others' work or of deleted connectors
-    may be of the one before. So may what members of ours say they completed last.
+    Brokers do not show the group's generation, and a round that moves nothing writes no status. A
+    group that is made anew begins with 1 again. So statuses of others' work or of deleted
+    connectors may be from the previous group. The same holds for the generation that our members
+    say they completed last.
     """
     names = [*look.state.connector_names()]
     works: list[Work] = [*names, *(task for name in names for task in look.state.tasks(name))]
@@ -263,7 +264,7 @@ def _config(look: Look) -> dict[str, Any]:
 
 
 class _Read(Protocol):
-    """What was made of a topic."""
+    """The result of reading a topic."""
 
     @property
     def rejected_count(self) -> int: ...
@@ -319,11 +320,11 @@ def _connector(look: Look, name: str, owners: Mapping[Work, Sequence[str]]) -> d
 
 
 def _waits_for_fencing(look: Look, name: str, owners: Mapping[Work, Sequence[str]]) -> bool:
-    """Whether tasks of a source do not start because older producers are not shut out yet.
+    """Return whether tasks of a source do not start because older producers are not fenced yet.
 
-    Without exactly-once no task count is ever recorded, so that fencing is pending says nothing
-    then. Which it is a worker's properties tell, else whether any was recorded in this cluster;
-    and a task that its owner says it runs does not wait.
+    Without exactly-once no task count is ever recorded, so pending fencing means nothing then.
+    Exactly-once is known from a worker's properties, or else from any task count recorded in this
+    cluster. A task that runs by its owner's status does not wait.
     """
     entry, tasks = look.state.entries[name], look.state.tasks(name)
     if not entry.fencing_pending or name in look.sink_progress or look.exactly_once is False:
@@ -340,7 +341,7 @@ def _waits_for_fencing(look: Look, name: str, owners: Mapping[Work, Sequence[str
 
 
 def _has_begun(status: Status | None, held: Sequence[str]) -> bool:
-    """Whether the owner has said more of its task than that it was given up."""
+    """Return whether the owner has reported more about its task than that it was given up."""
     return (
         status is not None
         and status.worker_id in held
@@ -441,14 +442,15 @@ def _about_members(look: Look, workers: Sequence[_Worker]) -> Iterator[str]:
 
 
 def _of_another(look: Look, metadata: Metadata | None) -> bool:
-    """Whether a member names another config topic than the one that is looked at. Its work is no
-    work of this cluster, whatever it is called."""
+    """Return whether a member names a config topic other than the observed one. Its work does not
+    belong to this cluster, whatever its name."""
     named = "" if metadata is None else metadata.config_topic
     return bool(named) and not named.startswith(f"'{look.topics.get('config')}' ")
 
 
 def _about_topic(look: Look, name: str, metadata: Metadata, count: int) -> Iterator[str]:
-    """Whether a member reads the config topic that is looked at, which has `count` connectors."""
+    """Yield a finding if a member does not read the observed config topic, which has `count`
+    connectors."""
     topic = look.topics.get("config")
     if _of_another(look, metadata):
         yield (
@@ -499,7 +501,8 @@ def _about_fencing(look: Look, name: str) -> str:
 
 
 def _missing(entry: ConnectorEntry) -> str:
-    """In runs: nobody counts up to what a wrong commit may say."""
+    """Return the missing tasks as runs. A wrong commit may name any number, so they are not counted
+    one by one."""
     count, runs, first = entry.task_count or 0, list[str](), 0
     for known in (*sorted(n for n in entry.tasks if n < count), count):
         if known > first:

@@ -1,4 +1,4 @@
-"""Is a connector config right, as far as can be told before anything runs?"""
+"""Checks of a connector config, as far as possible before anything runs."""
 
 import contextlib
 import difflib
@@ -15,18 +15,18 @@ from headgate_runtime.plugins.find import PluginError, find_connector
 from headgate_runtime.tasks.tools import task_class
 
 _OTHERS_CALL_IT: Final[Mapping[str, str]] = dict.fromkeys(("ndjson", "ldjson", "jl"), "jsonl")
-"""What other tools call a choice. By its letters, ``ndjson`` is nearer to ``json``, an array."""
+"""Other tools' names for a choice. By its letters, ``ndjson`` is nearer to ``json``, an array."""
 
 
 def connector_problems(
     config: Mapping[str, str], settings: Mapping[str, str], folder: Path
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with `config`: key (empty: the connector as a whole) and text.
+    """Yield what is wrong with `config`: key (empty: the connector as a whole) and text.
 
     Args:
         config: with ``name`` and ``connector.class``.
-        settings: of the worker, defaults filled in.
-        folder: relative paths in the config start here.
+        settings: those of the worker, defaults filled in.
+        folder: where relative paths in the config start.
     """
     try:
         connector = find_connector(config["connector.class"])
@@ -45,7 +45,7 @@ def connector_problems(
 
 
 def needs_spark(config: Mapping[str, str]) -> bool:
-    """Whether its tasks run on Spark alone, or it is not known where they run."""
+    """Return whether its tasks run on Spark only, or whether that is not known."""
     try:
         return find_connector(config.get("connector.class", "")).REQUIRES_RUNNER is not None
     except PluginError:
@@ -67,11 +67,11 @@ def _invalid(
                 exactly_once_enabled=settings["exactly.once.source.support"] == "enabled",
                 runner=settings["headgate.task.runner"],
             )
-    except Exception as error:  # the connector's own code: whatever it raises refuses the config
+    except Exception as error:  # the connector's own code: any error of it refuses the config
         yield "", f"the validation of {connector.__name__} raised {type(error).__name__}: {error}"
         return
     told: set[str] = set()
-    # A fault of two keys together is reported at both: it is told once, where a key stands.
+    # A fault of two keys together is reported at both. It is shown once, at a key that is present.
     values = sorted(
         (info.value for info in infos.configs), key=lambda value: value.name not in config
     )
@@ -85,7 +85,8 @@ def _invalid(
 
 
 def _nearest(value: str, text: str) -> str:
-    """The choice that is meant, where a value is none of those that its error lists."""
+    """Return a hint at the choice that is meant, if a value is none of those that its error
+    lists."""
     _, found, choices = text.partition("String must be one of: ")
     known = choices.split(", ") if found else []
     meant = _OTHERS_CALL_IT.get(value.lower(), value.lower())

@@ -1,4 +1,4 @@
-"""How the converters of a task are made; those with a schema registry come from an adapter."""
+"""How the converters of a task are made. Those with a schema registry come from an adapter."""
 
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -9,7 +9,8 @@ from headgate.connector.schema_registry import SchemaLog
 
 
 def converter_maker(transport: Mapping[str, str]) -> Callable[[type[Converter]], Converter]:
-    """Makes a converter of its class, for a task whose log is `transport`."""
+    """Return a function that makes a converter of its class, for a task whose log is
+    `transport`."""
 
     def make(found: type[Converter]) -> Converter:
         if not issubclass(found, RegistryConverter):
@@ -20,9 +21,10 @@ def converter_maker(transport: Mapping[str, str]) -> Callable[[type[Converter]],
 
 
 def _with_registry(found: type[RegistryConverter], transport: Mapping[str, str]) -> Converter:
-    """
+    """Return a converter that has a schema registry.
+
     Raises:
-        MissingExtraError: what the adapter needs is not installed.
+        MissingExtraError: a package of the adapter is not installed.
     """
     from headgate_registry.converters import working
 

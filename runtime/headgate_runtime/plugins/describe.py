@@ -1,4 +1,4 @@
-"""What the installed connectors are and which options they take: as data, as text and as a page.
+"""The installed connectors and their options: as data, as text and as a page.
 
 All of it comes from the connectors' `ConfigDef`s, so it cannot be out of date.
 """
@@ -26,23 +26,23 @@ _HEADINGS: Final = ("option", "type", "default", "importance")
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One plugin class. `own` are its options. `framework` are those of every source or every sink;
-    a plugin that is no connector has none."""
+    """One plugin class. `own` has its options, `framework` those of every source or every sink. A
+    plugin that is no connector has none of the latter."""
 
     name: str
     target: str
-    """``module:Class``."""
+    """The class as ``module:Class``."""
     kind: str
     """"source", "sink", "transformation", "predicate", "converter" or "header_converter"."""
     version: str
     runner: str | None
-    """The only runner that its tasks can have; None: any."""
+    """The only runner that its tasks can have. None: any."""
     summary: str
     own: tuple[ConfigKeyInfo, ...]
     framework: tuple[ConfigKeyInfo, ...]
 
     def matching(self, pattern: re.Pattern[str]) -> "Description":
-        """With those options only whose name or meaning matches."""
+        """Return the description with only those options whose name or meaning matches."""
 
         def kept(infos: Iterable[ConfigKeyInfo]) -> tuple[ConfigKeyInfo, ...]:
             return tuple(each for each in infos if matches(pattern, each.name, each.documentation))
@@ -50,7 +50,7 @@ class Description:
         return replace(self, own=kept(self.own), framework=kept(self.framework))
 
     def plain(self) -> dict[str, Any]:
-        """What ``headgate plugins NAME --json`` prints. Options have the fields of Connect's
+        """Return what ``headgate plugins NAME --json`` prints. Options have the fields of Connect's
         ``GET /connector-plugins/NAME/config``."""
         return {
             "name": self.name,
@@ -65,9 +65,10 @@ class Description:
 
 
 def describe(name: str) -> Description:
-    """
+    """Return the description of a class.
+
     Args:
-        name: what ``connector.class`` may be, or the class of a transform, predicate or converter.
+        name: a value of ``connector.class``, or the class of a transform, predicate or converter.
 
     Raises:
         PluginError: there is no such class, or it cannot be imported.
@@ -104,15 +105,15 @@ def _describe_part(name: str, kind: str, part: type) -> Description:
 
 
 def common_options(kind: str) -> tuple[ConfigKeyInfo, ...]:
-    """Options of every connector of this kind ("source" or "sink"). Those whose default is the
-    worker's have none here."""
+    """Return the options of every connector of this kind ("source" or "sink"). Options whose
+    default is the worker's have none here."""
     return _infos(sink_keys({}) if kind == "sink" else source_keys({}))
 
 
 def listed(kinds: Collection[str] = ()) -> list[dict[str, Any]]:
-    """What ``headgate plugins --json`` prints: each announced class, by name; with `kinds` only
-    those, which may be of parts, such as transforms. One that cannot be imported has `error`, and
-    no kind."""
+    """Return what ``headgate plugins --json`` prints: each announced class, by name. With `kinds`,
+    only classes of these kinds are listed, which may be parts such as transforms. A class that
+    cannot be imported has `error`, and no kind."""
     found: list[dict[str, Any]] = []
     for name, target in available().items():
         row: dict[str, Any] = {"name": name, "class": target, "error": None}
@@ -135,7 +136,7 @@ def listed(kinds: Collection[str] = ()) -> list[dict[str, Any]]:
 
 
 def listed_text(kinds: Collection[str] = ()) -> str:
-    """What ``headgate plugins`` prints: a line for each class."""
+    """Return what ``headgate plugins`` prints: a line for each class."""
     rows = listed(kinds)
     width = max((len(row["name"]) for row in rows), default=0)
     lines: list[str] = []
@@ -149,7 +150,7 @@ def listed_text(kinds: Collection[str] = ()) -> str:
 
 
 def as_text(one: Description) -> str:
-    """What ``headgate plugins NAME`` prints."""
+    """Return what ``headgate plugins NAME`` prints."""
     runner = f", runner {one.runner} only" if one.runner else ""
     lines = [f"{one.name}: {one.kind}{runner}, version {one.version}, {one.target}"]
     lines += textwrap.wrap(one.summary, WIDTH)
@@ -160,7 +161,7 @@ def as_text(one: Description) -> str:
 
 
 def as_page(names: Iterable[str], introduction: str) -> str:
-    """``docs/run/connectors.md``, in Markdown."""
+    """Return ``docs/run/connectors.md``, in Markdown."""
     parts = [introduction.strip()]
     for one in map(describe, names):
         runner = f' It needs `runner = "{one.runner}"`.' if one.runner else ""
@@ -171,7 +172,7 @@ def as_page(names: Iterable[str], introduction: str) -> str:
 
 
 def default_of(info: ConfigKeyInfo) -> str:
-    """The default as users read it, in a word where it is no text."""
+    """Return the default as users read it, or a word if it is no text."""
     if info.required:
         return REQUIRED
     if info.default_value is None:
@@ -184,7 +185,7 @@ def _infos(definition: ConfigDef) -> tuple[ConfigKeyInfo, ...]:
 
 
 def _summary(connector: type) -> str:
-    """The first paragraph of the class's docstring, on one line."""
+    """Return the first paragraph of the class's docstring, on one line."""
     text = inspect.cleandoc(connector.__doc__ or "")
     return " ".join(text.partition("\n\n")[0].split())
 

@@ -1,8 +1,8 @@
 """Regular expressions of users, tried on a text in bounded time.
 
 Python's `re` holds the interpreter until it has an answer, and some expressions have none for
-years: ``(a+)+b`` on thirty letters would stop the whole worker. So one that may take long is tried
-in a process of its own, which yields to all others.
+years. ``(a+)+b`` on thirty letters would stop the whole worker. So an expression that may take long
+is tried in a process of its own, which yields to all others.
 """
 
 import json
@@ -16,15 +16,16 @@ from typing import Final
 from headgate.java.pattern import compile_java
 
 SECONDS: Final = 20.0
-"""As long as a second of a processor may take on a machine that is busy."""
+"""Time limit, in seconds: a busy machine may need so long for one second of processor time."""
 AT_ONCE: Final = 2
-"""Processes at once. The other calls wait for their turn: of a hundred processes, none would have
-an answer in `SECONDS`."""
+"""Processes at once. Other calls wait for their turn: with a hundred processes, none would have an
+answer in `SECONDS`."""
 _TEXT_MAX: Final = 249
 """Longest name of a topic."""
 _REPEATED_GROUP: Final = re.compile(r"\)[*+?{]")
 _CHOICES_MAX: Final = 3
-"""So many repetitions and groups in a row are tried in at most some million steps."""
+"""Most repetitions and groups of a quick expression. So many in a row are tried in at most some
+million steps."""
 _BRANCHES_MAX: Final = 50
 _PROGRAM: Final = """
 import json, os, re, resource, sys
@@ -38,11 +39,11 @@ _turns = threading.BoundedSemaphore(AT_ONCE)
 
 
 def matches_in_time(pattern: str, text: str, seconds: float = SECONDS) -> bool | None:
-    """Whether the whole of `text` is what the Java expression means. None: it takes longer, or so
-    many others are tried that it did not have its turn.
+    """Return whether the Java expression matches the whole of `text`. None: it takes longer, or
+    other expressions took up all the time.
 
     Raises:
-        JavaPatternError: as `compile_java`.
+        JavaPatternError: as in `compile_java`.
     """
     compiled = compile_java(pattern)
     if is_quick(pattern) and len(text) <= _TEXT_MAX:
@@ -72,7 +73,8 @@ def _tried(pattern: str, text: str, seconds: float) -> bool | None:
 
 
 def is_quick(pattern: str) -> bool:
-    """Whether it has too few choices to take long; of some others that are quick it says no."""
+    """Return whether an expression has too few choices to take long. Some quick ones are not
+    recognised."""
     choices = sum(map(pattern.count, "*+{?("))
     return (
         choices <= _CHOICES_MAX

@@ -1,9 +1,10 @@
 """Connector classes by name. They are found through entry points of the group
 ``headgate.connectors``.
 
-A class may be named as Connect allows (full name, simple name, simple name without the suffix
-``Connector``), by the name of its entry point, or as ``package.module:Class`` where no distribution
-announces it. What is named so is looked at before it is imported: see `plugins.look`.
+A class may be named as Connect allows: full name, simple name, or simple name without the suffix
+``Connector``. It may also be named by its entry point, or as ``package.module:Class`` if no
+distribution announces it. In the last case its source is looked at before it is imported: see
+`plugins.look`.
 """
 
 import difflib
@@ -20,18 +21,18 @@ GROUP = "headgate.connectors"
 
 
 class PluginError(Exception):
-    """A connector class cannot be had. The message says why and offers the nearest names."""
+    """A connector class is not usable. The message says why and suggests the nearest names."""
 
 
 @lru_cache(maxsize=1)
 def available() -> dict[str, str]:
-    """Name -> ``module:Class`` of every connector that an installed distribution announces, sorted
-    by name."""
+    """Return name -> ``module:Class`` of every connector that an installed distribution announces,
+    sorted by name."""
     return {point.name: point.value for point in sorted(entry_points(group=GROUP))}
 
 
 def find_connector(name: str, *, looked_at: bool = False) -> type[Connector]:
-    """The class that `name` (a value of ``connector.class``) means.
+    """Return the class that `name` (a value of ``connector.class``) means.
 
     Args:
         looked_at: a worker has found it before, so its module may be imported.
@@ -61,7 +62,8 @@ def connector_kind(connector: type[Connector]) -> str:
 
 
 def _by_simple_name(name: str, table: dict[str, str]) -> str | None:
-    """Connect's shorter spellings of a class that is announced by its full name."""
+    """Return the class that a shorter spelling of Connect's means, if it is announced by its full
+    name."""
     for known, target in table.items():
         simple = known.rpartition(".")[2]
         if name in (simple, simple.removesuffix("Connector"), target.rpartition(":")[2]):

@@ -1,4 +1,5 @@
-"""Imports a class that others wrote. Whatever its module raises says why it cannot be had."""
+"""Imports a class that others wrote. Any error of its module becomes the reason why it is not
+usable."""
 
 import importlib
 import traceback
@@ -6,18 +7,17 @@ from pathlib import Path
 
 
 class NotImportedError(Exception):
-    """The class cannot be imported. The message says why; the cause is what its module raised."""
+    """The class cannot be imported. The message says why. The cause is the module's error."""
 
 
 def import_class(target: str, *, quoted: bool = True) -> object:
-    """What `target` names, ``module:Class``.
+    """Return the object that `target`, a ``module:Class``, names.
 
     Args:
-        quoted: whether the words of an error of the module's own may be told. They may have secrets
-            in them.
+        quoted: whether an error of the module may be quoted. It may have secrets in it.
 
     Raises:
-        NotImportedError: there is none, or its module raised something.
+        NotImportedError: there is none, or its module raised an error.
     """
     module, _, attribute = target.partition(":")
     try:
@@ -32,7 +32,7 @@ def import_class(target: str, *, quoted: bool = True) -> object:
 def _told(error: BaseException, *, quoted: bool) -> str:
     kind = type(error).__name__
     if isinstance(error, SyntaxError):
-        return f"{kind}: {error}"  # its text has the place
+        return f"{kind}: {error}"  # the error's text has the place
     text = f"{kind}: {error}" if quoted and str(error) else kind
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{text} ({Path(last.filename).name}, line {last.lineno})"

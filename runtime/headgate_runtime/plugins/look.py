@@ -1,14 +1,15 @@
-"""Is ``module:Class`` a plugin? Found by reading its source, before anything of it is imported.
+"""Finds out whether ``module:Class`` is a plugin, by reading its source before any of it is
+imported.
 
-Whoever reaches the REST API may name any class. Importing a module runs it, so a module is imported
+Every client of the REST API may name any class. Importing a module runs it. So a module is imported
 only if it is seen beforehand that the class is of the right kind:
 
 - The standard library has no plugins: its modules are refused by name.
-- Where `headgate.plugin.modules` names modules, those and what is below them are imported without a
-  look, and no others.
-- Else the source has to show that the class derives from headgate's own: by its bases, followed
-  through the imports and assignments of the modules that define them.
-- A module that is imported already is asked itself: no code runs by that.
+- If `headgate.plugin.modules` names modules, they and their submodules are imported without a look,
+  and no others are.
+- Otherwise the source has to show that the class derives from one of headgate's: by its bases,
+  followed through the imports and assignments of the modules that define them.
+- A module that is imported already is inspected itself: that runs no code.
 """
 
 import ast
@@ -26,19 +27,19 @@ from headgate.connector.nearest import nearest
 
 SETTING: Final = "headgate.plugin.modules"
 OWN: Final = "headgate"
-"""The package that has the base classes; importing it has no effects."""
+"""The package with the base classes. Importing it has no side effects."""
 
 _named: tuple[str, ...] = ()
 
 
 def allow_modules(names: Sequence[str]) -> None:
-    """What `headgate.plugin.modules` says, for this process; empty: nothing."""
+    """Set `headgate.plugin.modules` for this process. Empty: it names no modules."""
     global _named
     _named = tuple(names)
 
 
 def objection(target: str, base: type) -> str | None:
-    """Why ``module:Class`` is not imported as a subclass of `base`; None: it may be."""
+    """Return why ``module:Class`` is not imported as a subclass of `base`. None: it may be."""
     module, _, name = target.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), name)):
         return f"{target} is no module:Class"
@@ -66,7 +67,8 @@ def objection(target: str, base: type) -> str | None:
 
 
 def _is_under_way(module: ModuleType) -> bool:
-    """Whether another thread is importing the module, which has only some of its names yet."""
+    """Return whether another thread is importing the module, which has only some of its names
+    yet."""
     return bool(getattr(module.__spec__, "_initializing", False))
 
 
@@ -76,7 +78,7 @@ class _Look:
         self._seen: set[tuple[str, str]] = set()
 
     def shows(self, module: str, name: str) -> bool:
-        """Whether `name` of `module` is a subclass, as far as can be read."""
+        """Return whether `name` of `module` is a subclass, as far as the source shows."""
         if (module, name) in self._seen:
             return False
         self._seen.add((module, name))
@@ -84,7 +86,7 @@ class _Look:
         if loaded is None and module.partition(".")[0] == OWN and _spec(module) is not None:
             loaded = importlib.import_module(module)
         if loaded is not None:
-            own = module.partition(".")[0] == OWN  # gives some of its names when they are asked for
+            own = module.partition(".")[0] == OWN  # resolves some of its names lazily
             found = (
                 getattr(loaded, name, None) if own else inspect.getattr_static(loaded, name, None)
             )
@@ -111,7 +113,7 @@ class _Look:
         return False
 
     def _is_shown(self, module: str, package: str, value: ast.expr) -> bool:
-        """Whether an expression in the module is such a class."""
+        """Return whether an expression in the module is a subclass."""
         if isinstance(value, ast.Subscript):  # Base[T]
             value = value.value
         if isinstance(value, ast.Name):
@@ -127,7 +129,7 @@ class _Look:
 
 
 def _modules_called(name: str, tree: ast.Module, package: str) -> Iterator[str]:
-    """Modules that `name` may mean, by the imports of one module."""
+    """Yield the modules that `name` may mean, by the imports of one module."""
     for statement in _statements(tree):
         if isinstance(statement, ast.Import):
             for alias in statement.names:
@@ -142,14 +144,14 @@ def _modules_called(name: str, tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def _origin(statement: ast.ImportFrom, package: str) -> str:
-    """The module that is imported from."""
+    """Return the module from which the statement imports."""
     above = package.split(".")
     start = above[: len(above) - statement.level + 1] if statement.level else []
     return ".".join((*start, *([statement.module] if statement.module else [])))
 
 
 def _dotted(value: ast.expr) -> list[str]:
-    """``["a", "b", "C"]`` for ``a.b.C``; empty for what is no such thing."""
+    """Return ``["a", "b", "C"]`` for ``a.b.C``, and an empty list for any other expression."""
     names: list[str] = []
     while isinstance(value, ast.Attribute):
         names.insert(0, value.attr)
@@ -158,7 +160,8 @@ def _dotted(value: ast.expr) -> list[str]:
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Statements of the module, also in ``if`` and ``try``, not in classes and functions."""
+    """Yield the statements of the module, including those in ``if`` and ``try``, but not in classes
+    and functions."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         for child in ast.iter_child_nodes(waiting.pop()):
@@ -169,7 +172,8 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _tree(module: str) -> tuple[ast.Module, bool]:
-    """The module's source, empty if there is none that can be read, and whether it is a package."""
+    """Return the module's source, and whether it is a package. The source is empty if it cannot be
+    read."""
     spec = _spec(module)
     is_package = spec is not None and spec.submodule_search_locations is not None
     try:
@@ -189,7 +193,7 @@ def _parsed(module: str, spec: ModuleSpec | None) -> ast.Module:
 
 
 def _syntax_fault(module: str) -> str | None:
-    """What keeps Python from reading the module, and where."""
+    """Return what keeps Python from parsing the module, and where."""
     spec = _spec(module)
     try:
         _parsed(module, spec)
@@ -202,13 +206,13 @@ def _syntax_fault(module: str) -> str | None:
 
 
 def _names(module: str) -> list[str]:
-    """Names of the classes that the module defines."""
+    """Return the names of the classes that the module defines."""
     tree = _tree(module)[0]
     return [each.name for each in _statements(tree) if isinstance(each, ast.ClassDef)]
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Where the module is. `importlib.util.find_spec` would import the packages above it."""
+    """Return where the module is. `importlib.util.find_spec` would import its parent packages."""
     spec, path, name = None, None, ""
     for part in module.split("."):
         name = f"{name}.{part}" if name else part
@@ -222,14 +226,14 @@ def _spec(module: str) -> ModuleSpec | None:
 
 
 def _folders(spec: ModuleSpec) -> Sequence[str] | None:
-    """Where modules of a package are. A package without ``__init__.py`` has a path that asks the
-    packages above it, which are not imported: what it knows by now is taken."""
+    """Return the folders with a package's modules. A package without ``__init__.py`` has a path
+    that asks its parent packages, which are not imported. Its present content is used instead."""
     known = spec.submodule_search_locations
     return getattr(known, "_path", known)
 
 
 def _namespace(name: str, path: Sequence[str]) -> ModuleSpec | None:
-    """A package without ``__init__.py`` below `path`."""
+    """Return the spec of a package without ``__init__.py`` below `path`."""
     last = name.rpartition(".")[2]
     folders = [str(Path(folder, last)) for folder in path if Path(folder, last).is_dir()]
     if not folders:
@@ -243,7 +247,7 @@ def _spec_in(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     for finder in sys.meta_path:
         try:
             spec = finder.find_spec(name, path)
-        except KeyError:  # a package without __init__.py, in one that is not imported
+        except KeyError:  # a package without __init__.py, whose parent is not imported
             spec = _namespace(name, path or ())
         except (ImportError, ValueError, OSError):
             continue

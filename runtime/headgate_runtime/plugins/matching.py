@@ -1,8 +1,8 @@
-"""Options of plugins that are searched for."""
+"""Search in the options of plugins."""
 
 import re
 
 
 def matches(pattern: re.Pattern[str], name: str, documentation: str | None) -> bool:
-    """Whether the name or the meaning of an option matches."""
+    """Return whether the name or the meaning of an option matches."""
     return pattern.search(f"{name}\n{documentation or ''}") is not None

@@ -1,4 +1,5 @@
-"""Plugins that are part of Headgate itself: transforms, predicates, converters, by class name."""
+"""Plugins that are part of Headgate itself: transforms, predicates and converters, by class
+name."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
@@ -18,12 +19,13 @@ PARTS: Final[tuple[tuple[str, Collection[str]], ...]] = (
     ("converter", CONVERTERS),
     ("header_converter", HEADER_CONVERTERS),
 )
-"""Kind, as the REST API says it, and the names of its classes: full, and Connect's shorter ones."""
+"""Kind, as in the REST API, and the names of its classes: full ones, and Connect's shorter ones."""
 _CHAIN: Final[Mapping[str, Any]] = {**TRANSFORMS, **PREDICATES}
 
 
 def part_definition(plugin: str) -> ConfigDef | None:
-    """The options of a transform, predicate or converter; None: `plugin` is none of these."""
+    """Return the options of a transform, predicate or converter. None: `plugin` is none of
+    these."""
     if plugin in _CHAIN:
         return cast(ConfigDef, _CHAIN[plugin].CONFIG)
     if plugin in CONVERTERS or plugin in HEADER_CONVERTERS:
@@ -32,7 +34,7 @@ def part_definition(plugin: str) -> ConfigDef | None:
 
 
 def part_class(plugin: str) -> type:
-    """The class of a transform, predicate or converter."""
+    """Return the class of a transform, predicate or converter."""
     found = _CHAIN.get(plugin) or CONVERTERS.get(plugin)
     if found is None:
         assert plugin in HEADER_CONVERTERS

@@ -1,8 +1,9 @@
 """The plugins of this worker as Connect's REST API shows them. Source: `ConnectorPluginsResource`,
 `AbstractHerder.connectorPluginConfig`, KIP-769.
 
-Differs: a connector that is announced under several names is listed once, by its fullest; a config
-without `connector.class`, or of a class that is not here, is told by 400 (Java: 500).
+Differs: a connector that is announced under several names is listed once, by its fullest name. A
+config without `connector.class`, or with a class that is not installed here, is answered 400 (Java:
+500).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,20 +28,23 @@ _SUFFIX: Final = "Connector"
 
 
 class RestPlugins:
-    """What connectors say of themselves is their own code: call it where that may take its time."""
+    """The plugins. Their methods run connectors' own code: call them where that may take its
+    time."""
 
     def __init__(
         self, settings: WorkerSettings, transformer: WorkerConfigTransformer = NO_PROVIDERS
     ) -> None:
-        """`transformer`: of what configs refer to."""
+        """Take the worker's settings, and the `transformer` of references in configs."""
         self._settings = settings
         self._transformer = transformer
         self._threads = PluginThreads("plugins")
         self.calls = ConnectorCalls()
-        """Validations that users ask for: there may be no such connector, or only its class."""
+        """Calls of validations that users ask for. Their connector may not exist, or only its
+        class."""
 
     def submit(self, plugin: str, work: Callable[[], None]) -> None:
-        """Raises PluginsHangError: too many of the plugin's calls hang."""
+        """Have a thread do `work`, which asks `plugin`. Raises PluginsHangError: too many of the
+        plugin's calls hang."""
         from headgate_rest.side_requests import PluginsHangError
 
         try:
@@ -59,7 +63,7 @@ class RestPlugins:
         return found
 
     def config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
-        """The plugin's own keys first. Raises LookupError: unknown."""
+        """Return the options of a plugin, its own first. Raises LookupError: it is unknown."""
         definition = part_definition(plugin)
         if definition is not None:
             return _keys(definition)
@@ -76,8 +80,8 @@ class RestPlugins:
         ]
 
     def validate(self, plugin: str, config: Mapping[str, str | None]) -> Mapping[str, Any]:
-        """ConfigInfos, also of a config with errors. Raises ValueError: no class, another class
-        than `plugin`, or one that is not here."""
+        """Return ConfigInfos, also for a config with errors. Raises ValueError: no class, a class
+        other than `plugin`, or one that is not installed here."""
         named = config.get("connector.class")
         if named and not _short(named).endswith(_short(plugin)):
             raise ValueError(
@@ -92,8 +96,8 @@ class RestPlugins:
             raise ValueError(str(error)) from error
 
     def notes(self, config: Mapping[str, str | None]) -> Sequence[tuple[str, str]]:
-        """Keys of a config, each with what is to be told of it though it is no error. Raises
-        ValueError: its class is not here."""
+        """Return keys of a config, each with a note that is no error. Raises ValueError: its class
+        is not installed here."""
         try:
             with self._validation(config):
                 return config_notes(config, self._settings, self._transformer)
@@ -108,8 +112,7 @@ class RestPlugins:
 
 
 def _connectors() -> list[Mapping[str, Any]]:
-    """Sinks, then sources, as in Connect. One that cannot be imported is no plugin of this
-    worker."""
+    """Return sinks, then sources, as Connect does. A class that cannot be imported is left out."""
     by_target: dict[str, str] = {}
     for name, target in available().items():
         if "." in name or target not in by_target:
@@ -130,5 +133,5 @@ def _keys(definition: ConfigDef) -> list[dict[str, Any]]:
 
 
 def _short(name: str) -> str:
-    """Connect's shorter spelling of a class."""
+    """Return Connect's shorter spelling of a class."""
     return name.removesuffix(_SUFFIX) if len(name) > len(_SUFFIX) else name

@@ -1,9 +1,9 @@
-"""What a worker says of the connector classes that are installed, without loading them itself.
+"""Descriptions of the installed connector classes, without loading them into this process.
 
-A worker tells its group which classes it has, so it has to try each of them. The modules of all
-that come with Headgate take 60 MiB, with pyarrow, delta-rs and Iceberg. Few workers run all of
-them. So a process of its own imports them and says what it has found. A worker imports a class when
-it is used.
+A worker tells its group which classes it has, so it must try to import each of them. The modules of
+all that come with Headgate take 60 MiB, with pyarrow, delta-rs and Iceberg, and few workers run all
+of them. So another process imports them and reports what it has found. A worker imports a class
+when it is used.
 """
 
 import json
@@ -20,7 +20,7 @@ from headgate_runtime.plugins.find import PluginError, available, connector_kind
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 60.0
-"""How long the process may take. After that the classes are imported here."""
+"""How long the process may take, in seconds. After that the classes are imported here."""
 _CODE: Final = """
 import json, os, sys
 told = os.fdopen(os.dup(1), "w")
@@ -33,12 +33,12 @@ os._exit(0)  # threads of a library may not want to end
 """
 
 _known: dict[object, "dict[str, Described]"] = {}
-"""What was found in this process before, by what there was to look at."""
+"""Earlier results of this process, by the classes and the path for which they were found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A class, or why it is none that can be used."""
+    """A class, or the reason why it is not usable."""
 
     name: str = ""
     kind: str = ""
@@ -47,7 +47,7 @@ class Described:
 
 
 def described() -> Mapping[str, Described]:
-    """All classes that are announced, by the names of `available`."""
+    """Return all classes that are announced, by the names of `available`."""
     names = available()
     key = (tuple(names.items()), tuple(sys.path))
     if key not in _known:
@@ -58,7 +58,7 @@ def described() -> Mapping[str, Described]:
 
 
 def told() -> dict[str, dict[str, Any]]:
-    """`described` as plain data. Imports every class."""
+    """Return `described` as plain data. Imports every class."""
     found: dict[str, dict[str, Any]] = {}
     for name in available():
         try:
@@ -73,7 +73,7 @@ def told() -> dict[str, dict[str, Any]]:
 
 
 def _from_process() -> dict[str, dict[str, Any]] | None:
-    """What `told` says in another process; None: it has said nothing that can be used."""
+    """Return the result of `told` in another process. None: it gave no usable result."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _CODE],
@@ -94,7 +94,8 @@ def _from_process() -> dict[str, dict[str, Any]] | None:
 
 
 def _why(error: Exception) -> str:
-    """Without the program that the process was given, which the error's own text repeats."""
+    """Return the reason without the program that the process was given, which the error's own text
+    repeats."""
     match error:
         case subprocess.TimeoutExpired():
             return f"took longer than {error.timeout:g} s"

@@ -12,21 +12,22 @@ log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 2
 AT_ONCE_OF_ONE: Final = 1
-"""Calls of one plugin that compute at once; others need not wait for them. They share one
-interpreter with the REST server: more of them would not be done sooner."""
+"""Calls of one plugin that compute at once. Other plugins need not wait for them. They share one
+interpreter with the REST server, so more of them would not be done sooner."""
 OVERDUE_S: Final = 0.1
-"""A call that takes longer and does not compute waits for somebody: it is not counted among those
-at once."""
+"""Time in seconds after which a call that does not compute is taken to wait for something. It is
+then not counted among those at once."""
 COMPUTES: Final = 0.005
-"""Share of a processor above which a thread computes. Of many at once, each has a small one."""
+"""Share of a processor above which a thread counts as computing. With many at once, each has a
+small share."""
 LOOK_S: Final = 0.1
-"""So long a look at a thread lasts. In less, one of many may not have had its turn."""
+"""Length of a look at a thread, in seconds. In less time, one of many may not have had its turn."""
 COMPUTES_MAX_S: Final = 30.0
-"""A call that computes for longer hangs as well."""
+"""A call that computes for longer counts as hanging, too. In seconds."""
 HANG_OF_ONE: Final = 200
 HANG_MAX: Final = 1_000
 IDLE_S: Final = 10.0
-"""How long a thread without work waits for some."""
+"""How long a thread without work waits for some, in seconds."""
 
 
 class HangError(Exception):
@@ -34,21 +35,21 @@ class HangError(Exception):
 
 
 class _Begun:
-    """A call that has begun, and what it is seen to do."""
+    """A call that has begun, and what it is observed to do."""
 
     def __init__(self) -> None:
         self.since = self._looked = time.monotonic()
         self.thread: int | None = None
-        """Identity of the thread that does it; None: none has taken it yet."""
+        """Identity of the thread that runs it. None: no thread has taken it yet."""
         self._used = 0.0
         self._computes = True
 
     def take(self) -> None:
-        """The present thread does it, from now on."""
+        """Note that the present thread runs the call from now on."""
         self.thread, self._used = threading.get_ident(), time.thread_time()
 
     def is_at_work(self, overdue_s: float) -> bool:
-        """It has just begun, or computes."""
+        """Return whether the call has just begun, or computes."""
         now = time.monotonic()
         if now - self.since > COMPUTES_MAX_S:
             return False
@@ -61,11 +62,11 @@ class _Begun:
 
 @dataclass(slots=True)
 class _Lane:
-    """Calls of one plugin."""
+    """The calls of one plugin."""
 
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
     begun: dict[int, _Begun] = field(default_factory=dict)
-    """Number of each call that has begun and not ended -> the call."""
+    """Calls that have begun and not ended, by number."""
 
     def at_work(self, overdue_s: float) -> int:
         return sum(call.is_at_work(overdue_s) for call in self.begun.values())
@@ -79,11 +80,11 @@ class _Call:
 
 
 class PluginThreads:
-    """Each call that hangs costs its caller alone, and a thread.
+    """Threads on which a hanging call costs only its caller and one thread.
 
-    A few calls compute at once: more would keep all other threads waiting for the interpreter. One
-    that hangs soon ceases to count among them. Calls of one plugin that hang cannot keep those of
-    others waiting, nor use up the threads of the process.
+    A few calls compute at once: more would keep all other threads waiting for the interpreter. A
+    call that hangs soon ceases to count among them. Hanging calls of one plugin cannot keep those
+    of others waiting, nor use up the threads of the process.
     """
 
     def __init__(self, name: str, overdue_s: float = OVERDUE_S) -> None:
@@ -93,14 +94,15 @@ class PluginThreads:
         self._work_or_end = threading.Condition(self._lock)
         self._lanes: dict[str, _Lane] = {}
         self._handed: deque[_Call] = deque()
-        """Calls that count as begun, for the next threads that are free."""
+        """Calls that count as begun, for the next free threads."""
         self._free = 0
         self._numbers = 0
         self._watched = False
         self._closed = False
 
     def submit(self, plugin: str, work: Callable[[], None]) -> None:
-        """Have a thread do `work`, which asks `plugin` and raises nothing; never, once closed.
+        """Have a thread do `work`, which asks `plugin` and raises nothing. Once this is closed, it
+        is never done.
 
         Raises:
             HangError: too many calls of the plugin, or of all, have not ended.
@@ -113,7 +115,7 @@ class PluginThreads:
             self._staff()
 
     def close(self) -> None:
-        """What has begun is left to itself."""
+        """Begin no more calls. Those that have begun are left alone."""
         with self._lock:
             self._closed = True
             for lane in self._lanes.values():
@@ -138,7 +140,8 @@ class PluginThreads:
         return sum(len(lane.begun) for lane in self._lanes.values())
 
     def _staff(self) -> None:
-        """Begin what may begin, of each plugin in turn; look again later if some still waits."""
+        """Begin the calls that may begin, of each plugin in turn. Look again later if some still
+        wait."""
         while (lane := self._next()) is not None:
             self._numbers += 1
             call = _Call(lane, self._numbers, lane.waiting.popleft())
@@ -156,7 +159,7 @@ class PluginThreads:
             self._watched = self._started(threading.Timer(self._overdue_s / 2, self._look_again))
 
     def _next(self) -> _Lane | None:
-        """The lane that has the fewest calls at work, of those that wait and have room."""
+        """Return the lane with the fewest calls at work, among those that wait and have room."""
         shares = [(lane.at_work(self._overdue_s), lane) for lane in self._lanes.values()]
         if sum(share for share, _ in shares) >= AT_ONCE or self._begun() >= HANG_MAX:
             return None
@@ -173,7 +176,7 @@ class PluginThreads:
             self._staff()
 
     def _serve(self) -> None:
-        """Ends when there has been nothing to do for `IDLE_S`."""
+        """Serve calls, until there was nothing to do for `IDLE_S`."""
         with self._lock:
             while (call := self._taken()) is not None:
                 self._lock.release()
@@ -181,7 +184,7 @@ class PluginThreads:
                     call.work()
                 finally:
                     self._lock.acquire()
-                    # Nobody may look at the processor time of a thread that has ended.
+                    # The processor time of a thread that has ended must not be read.
                     del call.lane.begun[call.number]
                 self._staff()
 
@@ -209,7 +212,8 @@ class PluginThreads:
 
 
 def processor_s(thread: int) -> float:
-    """Seconds of a processor that a thread of this process has used; 0 where nobody can tell."""
+    """Return the seconds of processor time that a thread of this process has used. 0 if it is not
+    known."""
     try:
         return time.clock_gettime(time.pthread_getcpuclockid(thread))
     except (AttributeError, OSError):  # another system

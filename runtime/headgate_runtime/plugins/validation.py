@@ -1,7 +1,7 @@
-"""What Connect would answer to a connector config: found with the plugin's own definitions.
+"""Connect's answer to a connector config, made with the plugin's own definitions.
 
-What the config refers to is resolved first, as in Connect. Differs: the answer has references where
-Connect's has what they stand for, and a provider's failure is an error of the key (Java: 500).
+References in the config are resolved first, as in Connect. Differs: the answer has the references
+where Connect's has their values. A provider's failure is an error of the key (Java: 500).
 """
 
 from headgate.connector.config import ConfigInfos
@@ -31,8 +31,8 @@ def config_error(
     settings: WorkerSettings,
     transformer: WorkerConfigTransformer = NO_PROVIDERS,
 ) -> str | None:
-    """Why the config of connector `name` is refused, in the words of Connect's answer 400; None if
-    it is valid."""
+    """Return why the config of connector `name` is refused, in the words of Connect's answer 400.
+    Return None if it is valid."""
     if not config.get("connector.class"):
         return missing_class_message(config)
     try:
@@ -45,11 +45,11 @@ def config_error(
 def config_infos(
     config: Config, settings: WorkerSettings, transformer: WorkerConfigTransformer
 ) -> ConfigInfos:
-    """All that Connect would say of the config, which names its class, on a worker with these
-    settings.
+    """Return all that Connect would answer to the config, which names its class, on a worker with
+    these settings.
 
     Raises:
-        PluginError: the class is not here.
+        PluginError: the class is not installed here.
     """
     resolved, failures = _resolved(config, transformer)
     connector = find_connector(resolved.config.get("connector.class") or "")
@@ -79,10 +79,10 @@ def config_infos(
 def config_notes(
     config: Config, settings: WorkerSettings, transformer: WorkerConfigTransformer
 ) -> list[tuple[str, str]]:
-    """Keys of a config, each with what is to be told of it though it is no error.
+    """Return keys of a config, each with a note that is no error.
 
     Raises:
-        PluginError: the class is not here.
+        PluginError: the class is not installed here.
     """
     resolved, _ = _resolved(config, transformer)
     connector = find_connector(resolved.config.get("connector.class") or "")
@@ -94,8 +94,8 @@ def config_notes(
 def _resolved(
     config: Config, transformer: WorkerConfigTransformer
 ) -> tuple[ResolvedConfig, dict[str, str]]:
-    """The resolved config, and by key what keeps a value from being resolved: that one stays as it
-    stands."""
+    """Return the resolved config, and by key the errors of values that cannot be resolved. These
+    stay as they are."""
     of = f"connector {config.get('name')}"
     try:
         return transformer.resolve(config, of), {}
