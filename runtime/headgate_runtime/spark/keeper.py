@@ -1,7 +1,7 @@
-"""Keeps the Spark that workers share. A process of its own, started by the first worker.
+"""Keeps the Spark that workers share, in a process of its own, started by the first worker.
 
-``python -m headgate_runtime.spark.keeper FOLDER PLACE LOCK``. It starts Spark, watches it, and
-starts it again if it ends. Some time after the last worker it ends, and Spark with it.
+Run it as ``python -m headgate_runtime.spark.keeper FOLDER PLACE LOCK``. It starts Spark, watches
+it, and starts it again if it ends. Some time after the last worker it ends, and Spark with it.
 """
 
 import contextlib
@@ -25,7 +25,8 @@ TOUCH_S: Final = 3600.0
 
 
 class Idleness:
-    """How long nobody has used a Spark. Pure: told who does at each look, says when to end.
+    """How long a Spark has been unused. Pure: it is told of the users at each look, and says when
+    to end.
 
     Args:
         patience_s: how long it waits if it has never seen a worker.
@@ -36,10 +37,10 @@ class Idleness:
         self._since: float | None = None
 
     def is_over(self, now: float, idle_s: list[float]) -> bool:
-        """A look.
+        """Note a look. Return whether the Spark has been unused for long enough.
 
         Args:
-            idle_s: of each worker that uses the Spark, how long it is to wait for another one.
+            idle_s: for each worker that uses the Spark, how long to wait for another one after it.
         """
         if idle_s:
             self._patience_s, self._since = max(idle_s), None
@@ -50,9 +51,10 @@ class Idleness:
 
 
 class Keeper:
-    """
+    """The process that keeps a Spark.
+
     Args:
-        stopped: when it is to end whoever uses the Spark.
+        stopped: set when it must end even if workers use the Spark.
     """
 
     def __init__(self, places: Places, place: Place, stopped: threading.Event) -> None:
@@ -82,7 +84,7 @@ class Keeper:
             service.start([shared.made["slots"]] * ROOM)
             self._watch(service, Idleness(shared.made["idle_s"]))
         except UpError as error:
-            if self._place.was_up():  # it may be up again: workers have another keeper started
+            if self._place.was_up():  # it may come up again: workers have another keeper started
                 self._say(f"Spark could not be started again: {error}")
             else:
                 self._place.tell_state(State(FAILED, str(error), error.exit_code))
@@ -90,7 +92,8 @@ class Keeper:
             service.close()
 
     def _watch(self, service: SparkService, idleness: Idleness) -> None:
-        """Until nobody uses it any more. Raises `UpError`: Spark could not be started."""
+        """Watch Spark until no worker uses it any more. Raises `UpError`: Spark could not be
+        started."""
         touched = time.monotonic()
         while not self._stopped.wait(LOOK_S):
             service.tick()
@@ -106,11 +109,12 @@ class Keeper:
                 is_over = idleness.is_over(time.monotonic(), idle_s)
                 if is_over and self._places.close_if_unused(self._place):
                     return
-            except OSError:  # the folder was removed: nobody can join any more
+            except OSError:  # the folder was removed: no worker can join any more
                 return
 
     def _say(self, text: str) -> None:
-        """What the disk has no room for is not told; Spark goes on."""
+        """Write a note for the workers. If the disk has no room for it, it is lost, and Spark goes
+        on."""
         with (
             contextlib.suppress(OSError),
             open(self._place.notes, "a", encoding="utf-8", opener=private_opener) as notes,
@@ -119,7 +123,7 @@ class Keeper:
 
 
 def main(folder: str, place: str, lock: str) -> None:
-    # What it starts must not hold the lock that says that it lives.
+    # The processes started here must not hold the lock that shows that the keeper is alive.
     os.set_inheritable(int(lock), False)
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)

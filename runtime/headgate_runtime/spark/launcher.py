@@ -1,22 +1,22 @@
-"""What a worker needs of Spark: the launcher of its resident tasks. Imported where it is used."""
+"""The part of Spark that a worker needs: the launcher of its resident tasks. Imported when used."""
 
 from collections.abc import Mapping
 
 from headgate.ports import Launcher
 
 START_TIMEOUT = "start.timeout.s"
-"""Set where Spark starts beside the worker: how many seconds tasks wait until it listens."""
+"""Set if Spark starts beside the worker: how many seconds tasks wait until it listens."""
 OUTAGE_FILE = "outage.file"
-"""Set where Spark starts beside the worker: the file that says why its driver was ended, if it was.
-"""
+"""Set if Spark starts beside the worker: the file that says why its driver was ended, if it was."""
 HOST = "host"
 """Address of this machine that executors reach."""
 BODY = "headgate_runtime.tasks.main:run"
-"""The same body as in a process of ours; executors import it by this name."""
+"""Body of tasks, the same as in a process of ours. Executors import it by this name."""
 
 
 def spark_launcher(spark: Mapping[str, str]) -> Launcher:
-    """
+    """Return the launcher of tasks on Spark.
+
     Raises:
         ValueError: `spark` has no ``remote``, the address of a Spark Connect server.
     """

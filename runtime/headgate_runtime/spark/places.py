@@ -1,16 +1,17 @@
-"""Which Spark the workers of one folder share, and who uses it: files and locks, no processes.
+"""Which Spark the workers of one folder share, and which workers use it: files and locks, no
+processes.
 
-A Spark has a place: the folder itself, or one below it where that is taken. Whoever decides
+A Spark has a place: the folder itself, or one below it if that is taken. A process that decides
 anything holds the door. Locks are the kernel's, so they end with the process that held them.
 
 - ``door``: held for a moment, to join, to leave, to start a keeper, and to close.
-- ``shared/keeper``: held by the process that keeps the Spark of the place, for as long as it lives.
-- ``shared/users/*``: one file per worker, held for as long as it lives; says how many slots it asks
-  for, and how long the Spark is to wait for another worker after it.
-- ``shared/spark.json``: where Spark listens, its token, and what it was asked to be.
+- ``shared/keeper``: held by the process that keeps the Spark of the place, as long as it is alive.
+- ``shared/users/*``: one file per worker, held as long as the worker is alive. It says how many
+  slots the worker asks for, and how long the Spark is to wait for another worker after it.
+- ``shared/spark.json``: where Spark listens, its token, and the settings that were asked for.
 - ``shared/state.json``: why no worker may join any more, if so.
-- ``shared/up``: is there if Spark was up once.
-- ``shared/notes``: what the keeper has to say; each worker tells it.
+- ``shared/up``: exists if Spark was up once.
+- ``shared/notes``: messages of the keeper, which each worker logs.
 """
 
 import contextlib
@@ -32,7 +33,8 @@ PLACES_MAX: Final = 100
 _DOOR: Final = "door"
 
 Spawn = Callable[["Place", int], None]
-"""Start the keeper of a place. It gets the descriptor of the lock that says it lives.
+"""Function that starts the keeper of a place. It gets the descriptor of the lock that shows that
+the keeper is alive.
 
 Raises:
     OSError: no process could be started.
@@ -44,16 +46,16 @@ class Shared:
     """A Spark as the first worker has asked for it."""
 
     asked: Mapping[str, Any]
-    """Settings that must be equal for whoever joins, as JSON has them."""
+    """Settings that must be equal for every worker that joins, as JSON has them."""
     made: Mapping[str, Any]
     """What the first worker has chosen for all: ports and the token."""
     slots: int | None
-    """How many there are for all workers; None: who runs the cluster has set them."""
+    """Number of slots for all workers. None: the cluster's operator sets it."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Why nobody may join; no `kind`: one may."""
+    """Why no worker may join. Without a `kind`, workers may."""
 
     kind: str = ""
     text: str = ""
@@ -63,7 +65,7 @@ class State:
 
 @dataclass(slots=True)
 class User:
-    """A worker that uses the Spark of a place. The lock ends with its process."""
+    """A worker that uses the Spark of a place. Its lock ends with its process."""
 
     slots: int
     idle_s: float
@@ -71,7 +73,7 @@ class User:
     descriptor: int | None
 
     def close(self) -> None:
-        """Uses it no more. Under the door, so that no keeper is deceived."""
+        """Stop using the Spark. Called with the door held, so that the keeper sees a true state."""
         if self.descriptor is not None:
             self.path.unlink(missing_ok=True)
             os.close(self.descriptor)
@@ -80,7 +82,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One Spark of a folder. What it says is true as long as the door is held."""
+    """One Spark of a folder. Its answers stay true as long as the door is held."""
 
     path: Path
 
@@ -90,18 +92,18 @@ class Place:
 
     @property
     def keeper_log(self) -> Path:
-        """What the keeper itself prints, if it breaks."""
+        """File with the keeper's own output, if it crashes."""
         return self._folder / "keeper.log"
 
     def was_used(self) -> bool:
         return self._folder.is_dir()
 
     def is_kept(self) -> bool:
-        """Whether its keeper lives."""
+        """Return whether its keeper is alive."""
         return _is_locked(self._folder / "keeper")
 
     def shared(self) -> Shared | None:
-        """None: nothing was ever started here, or not completely."""
+        """Return what was asked for. None: nothing was ever started here, or not completely."""
         found = _read_json(self._folder / "spark.json")
         try:
             return Shared(found["asked"], found["made"], found["slots"])
@@ -113,20 +115,21 @@ class Place:
         return State(**found) if found else State()
 
     def tell_state(self, state: State) -> None:
-        """The keeper says why nobody may join any more."""
+        """Write why no worker may join any more. Called by the keeper."""
         text = json.dumps({"kind": state.kind, "text": state.text, "code": state.code})
         _replace(self._folder / "state.json", text)
 
     def was_up(self) -> bool:
-        """Whether Spark was up once, whoever kept it then."""
+        """Return whether Spark was up once, under any keeper."""
         return (self._folder / "up").exists()
 
     def tell_up(self) -> None:
-        """The keeper says that Spark is up."""
+        """Note that Spark is up. Called by the keeper."""
         (self._folder / "up").touch(0o600)
 
     def users(self) -> list[tuple[int, float]]:
-        """Slots and idle seconds of each worker that lives. Traces of others are removed."""
+        """Return slots and idle seconds of each living worker. Files of dead workers are
+        removed."""
         found = []
         for path in sorted((self._folder / "users").glob("*.json")):
             if not _is_locked(path):
@@ -137,13 +140,13 @@ class Place:
         return found
 
     def touch(self) -> None:
-        """What tidies up temporary files goes by their age."""
+        """Renew the age of all files: cleaners of temporary files go by it."""
         for path in (self.path, self._folder, *self._folder.rglob("*")):
             with contextlib.suppress(OSError):
                 os.utime(path)
 
     def begin(self, shared: Shared) -> None:
-        """Make it a place for this Spark; nobody uses it."""
+        """Prepare the place for this Spark, when no worker uses it."""
         make_private_folder(self.path)
         make_private_folder(self._folder)
         make_private_folder(self._folder / "users")
@@ -161,7 +164,7 @@ class Place:
         return User(slots, idle_s, path, descriptor)
 
     def keep(self, spawn: Spawn) -> None:
-        """Start a keeper, which has the lock from its first moment on. Raises what `spawn` does."""
+        """Start a keeper, which has the lock from its first moment on. Raises as `spawn` does."""
         descriptor = os.open(self._folder / "keeper", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -176,15 +179,15 @@ class Place:
 
 @dataclass(slots=True)
 class Joined:
-    """What a worker has of the Spark that it shares."""
+    """A worker's share in a Spark."""
 
     place: Place
     shared: Shared
     user: User
     started: bool
-    """Whether this worker has started it."""
+    """Whether this worker has started the Spark."""
     others: dict[str, str] = field(default_factory=dict)
-    """Places of Sparks that were not joined, and why not."""
+    """Places of Sparks that were not joined, with the reasons."""
 
 
 class Places:
@@ -200,7 +203,7 @@ class Places:
 
     @contextlib.contextmanager
     def door(self) -> Iterator[None]:
-        """Raises OSError: the folder cannot be written, or is gone."""
+        """Hold the door. Raises OSError: the folder cannot be written, or is gone."""
         with open(self._folder / _DOOR, "ab", opener=private_opener) as door:
             fcntl.flock(door, fcntl.LOCK_EX)
             yield
@@ -208,10 +211,10 @@ class Places:
     def join(
         self, asked: Mapping[str, Any], slots: int, idle_s: float, make: Callable[[], Shared]
     ) -> Joined:
-        """Use the first Spark that is as asked and has room, or start one.
+        """Use the first Spark that matches and has room, or start one.
 
         Args:
-            make: says what a new one is to be.
+            make: returns the settings of a new one.
 
         Raises:
             OSError: the folder cannot be written, or no process can be started.
@@ -230,7 +233,7 @@ class Places:
                     others[str(place.path)] = why
                     continue
                 user = place.use(slots, idle_s)
-                if not kept:  # those who use it have not seen yet that its keeper has died
+                if not kept:  # its users have not noticed yet that its keeper has died
                     self._keep(place, user)
                 return Joined(place, shared, user, False, others)
             if free is None:
@@ -242,7 +245,8 @@ class Places:
             return Joined(free, shared, user, True, others)
 
     def revive(self, joined: Joined) -> bool:
-        """Start a keeper if there is none and there ought to be. Raises `OSError` as `join`."""
+        """Start a keeper if there is none and there should be one. Raises `OSError` as `join`
+        does."""
         with self.door():
             if joined.place.is_kept() or joined.place.state().kind:
                 return False
@@ -255,7 +259,8 @@ class Places:
         joined.user.close()  # the folder is gone
 
     def close_if_unused(self, place: Place) -> bool:
-        """From now on nobody joins, if nobody uses it. Called by the keeper."""
+        """Let no worker join from now on, if none uses the place. Return whether it is closed.
+        Called by the keeper."""
         with self.door():
             if place.users():
                 return False
@@ -263,14 +268,15 @@ class Places:
             return True
 
     def touch(self, place: Place) -> None:
-        """As `Place.touch`, and of what belongs to all places."""
+        """Renew the age of the place's files, and of those that all places share."""
         for path in (self._folder, self._folder / _DOOR):
             with contextlib.suppress(OSError):
                 os.utime(path)
         place.touch()
 
     def users(self, place: Place) -> list[tuple[int, float]]:
-        """As `Place.users`, from outside the door. Raises `OSError`: the folder is gone."""
+        """Return `Place.users`, for a caller that does not hold the door. Raises `OSError`: the
+        folder is gone."""
         with self.door():
             return place.users()
 
@@ -282,7 +288,7 @@ class Places:
             raise
 
     def _places(self) -> Iterator[Place]:
-        """The places that were ever used, and one more. The first that is free is taken."""
+        """Yield the places that were ever used, and one more. The first free one is taken."""
         for number in range(1, PLACES_MAX + 1):
             place = Place(self._folder if number == 1 else self._folder / str(number))
             yield place
@@ -291,7 +297,7 @@ class Places:
 
 
 def _refusal(place: Place, shared: Shared | None, asked: Mapping[str, Any], slots: int) -> str:
-    """Why a Spark that runs is not joined; empty: it is."""
+    """Return why a running Spark is not joined. Empty: it is."""
     if shared is None:
         return "what it was asked to be cannot be read"
     if state := place.state().kind:
@@ -305,7 +311,7 @@ def _refusal(place: Place, shared: Shared | None, asked: Mapping[str, Any], slot
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Names of what differs; within a mapping, the names there."""
+    """Return the names of what differs. Within a mapping, these are the names there."""
     found = []
     for name in sorted(one.keys() | other.keys()):
         mine, theirs = one.get(name), other.get(name)
@@ -317,7 +323,8 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process holds it. Only under the door: for a moment, whoever asks holds it."""
+    """Return whether a process holds the lock. Only with the door held: the check itself takes the
+    lock for a moment."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -332,7 +339,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Empty if it is not there, or is no JSON object."""
+    """Return a file's JSON object. Empty if the file does not exist, or is no JSON object."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -341,7 +348,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Others see it as it was, or whole."""
+    """Replace a file. Others see it as it was, or whole."""
     made = path.with_suffix(".new")
     write_private(made, text)
     made.replace(path)

@@ -1,4 +1,4 @@
-"""What the properties file of a worker says of Spark."""
+"""The settings of Spark in a worker's properties file."""
 
 from collections.abc import Mapping
 
@@ -14,9 +14,10 @@ REMOTE = "headgate.spark.remote"
 
 
 def spark_settings(settings: WorkerSettings) -> SparkSettings:
-    """
+    """Return the settings of Spark.
+
     Raises:
-        UpError: the file of Spark's settings cannot be read, or has others.
+        UpError: the file of Spark's settings cannot be read, or has other settings.
     """
     host = settings[HOST_SETTING].strip()
     if settings[REMOTE]:
@@ -31,7 +32,7 @@ def spark_settings(settings: WorkerSettings) -> SparkSettings:
 
 
 def of_remote(spark: SparkSettings) -> dict[str, str]:
-    """What a worker must know of a Spark Connect server that runs already.
+    """Return the worker's settings for a Spark Connect server that already runs.
 
     Raises:
         UpError: it is not known how executors reach this machine.
@@ -47,7 +48,7 @@ def of_remote(spark: SparkSettings) -> dict[str, str]:
 
 
 def _conf(path: str) -> Mapping[str, str]:
-    """Settings of a file as Spark's own ``spark-defaults.conf``."""
+    """Return the settings of a file like Spark's own ``spark-defaults.conf``."""
     if not path:
         return {}
     try:

@@ -1,8 +1,9 @@
-"""Starts a Spark, watches it and starts it again: for all workers of a ``headgate up``, and for the
-process that keeps it for each ``headgate worker`` of a machine.
+"""Starts a Spark, watches it and starts it again. It serves all workers of a ``headgate up``, or
+the process that keeps Spark for the ``headgate worker`` processes of a machine.
 
-Three cases: a Spark Connect server of our own (``[spark] master``), one that runs elsewhere
-(``remote``), whose slots are counted before anything starts, and that of the `headgate up` we join.
+There are three cases: a Spark Connect server of our own (``[spark] master``), one that runs
+elsewhere (``remote``), and that of the `headgate up` that we join. With ``remote``, slots are
+counted before anything starts.
 """
 
 import contextlib
@@ -33,17 +34,17 @@ ADDRESS_FILE = "spark.json"
 RUNNER = "spark"
 EMBEDDED = "headgate_embedded"
 PRELOAD = ("headgate_runtime.tasks.main",)
-"""What every task imports: loaded once by the process that forks them."""
+"""Modules that every task imports, loaded once by the process that forks them."""
 
 WARM_UP_S = 120.0
-"""How long the first job may take. A driver that is gone ends it."""
+"""Limit for the first job, in seconds. A driver that is gone ends it."""
 
 Warn = Callable[[str], None]
 Marked = Callable[[str, str], None]
 
 
 class Wanted(Protocol):
-    """What is to be run there: a pipeline, or what stands for one."""
+    """The work to be run there: a pipeline, or a replacement for one."""
 
     @property
     def runner(self) -> str: ...
@@ -53,7 +54,7 @@ class Wanted(Protocol):
 
     @property
     def data(self) -> Path:
-        """Logs and scratch files go below it."""
+        """Folder for logs and scratch files."""
         ...
 
     @property
@@ -62,7 +63,7 @@ class Wanted(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpark:
-    """`Wanted` of workers that no pipeline file tells of."""
+    """`Wanted` for workers without a pipeline file."""
 
     runner: str
     data: Path
@@ -71,7 +72,7 @@ class WorkerSpark:
 
 
 class SparkService:
-    """Used by one thread; what takes long happens on another, which nobody else looks at."""
+    """A Spark for workers. For one thread; slow work happens on another, internal one."""
 
     def __init__(
         self,
@@ -90,11 +91,11 @@ class SparkService:
         """
         Args:
             join: use the Spark of the cluster on the same data.
-            adapter: package of the log, which every task imports too.
-            where: how the user names the setting of the master.
-            host_setting: how the user names the setting of this machine's address.
+            adapter: package of the log, which every task imports, too.
+            where: the user's name for the setting of the master.
+            host_setting: the user's name for the setting of this machine's address.
             tasks_per_process: how many tasks share a slot.
-            endpoint: where a Spark of our own listens; None: it finds a place.
+            endpoint: where a Spark of our own listens. None: it finds free ports.
             warms_up: run a job as soon as a Spark of our own is up, for tasks that come later.
         """
         self._pipeline = pipeline
@@ -122,14 +123,14 @@ class SparkService:
         self._given_up = False
 
     def start(self, tasks_max: Sequence[int]) -> None:
-        """Returns when the address is known. A Spark of our own starts meanwhile: its tasks wait
-        for it, and `tick` tells how that ended.
+        """Return when the address is known. A Spark of our own may still be starting: its tasks
+        wait for it, and `tick` reports how the start ended.
 
         Args:
             tasks_max: `tasks.max` of each connector.
 
         Raises:
-            UpError: pyspark is not installed, Spark is not there, too old, or has too few slots.
+            UpError: pyspark is not installed, or Spark is missing, too old, or has too few slots.
         """
         if self._pipeline.runner != RUNNER:
             return
@@ -149,11 +150,11 @@ class SparkService:
 
     @property
     def ui(self) -> str | None:
-        """Address of Spark's own pages, where it is ours and has them."""
+        """Address of Spark's own web pages, if it is ours and has them."""
         return None if self._server is None else self._server.ui
 
     def worker_settings(self) -> dict[str, str]:
-        """What a worker must know of Spark."""
+        """Return the worker's settings of Spark."""
         if self._address is None:
             return {}
         reached = {"remote": self._address, HOST: self._host}
@@ -166,10 +167,10 @@ class SparkService:
         return {**reached, START_TIMEOUT: f"{START_TIMEOUT_S:g}", OUTAGE_FILE: str(outage)}
 
     def tick(self) -> None:
-        """Notice that our Spark has died; start it again.
+        """Notice that our Spark has died, and start it again.
 
         Raises:
-            UpError: the first start failed; the end of Spark's log is in the text.
+            UpError: the first start failed. The end of Spark's log is in the text.
         """
         if self._server is None or self._given_up:
             return
@@ -211,7 +212,7 @@ class SparkService:
 
     @property
     def _folder(self) -> Path:
-        """The server's own."""
+        """The server's own folder."""
         return self._pipeline.data / "spark"
 
     def _start_own(self, tasks_max: Sequence[int]) -> None:
@@ -260,7 +261,7 @@ class SparkService:
         self._starting.start()
 
     def _first_start(self, server: "SparkServer", begun: float) -> None:
-        """Wait for the server; what it raises is raised by `tick`."""
+        """Wait for the server. Its error is raised by `tick`."""
         from headgate_spark.server import ServerError
 
         try:
@@ -278,7 +279,7 @@ class SparkService:
             threading.Thread(target=self._warm_up, args=(server,), daemon=True).start()
 
     def _warm_up(self, server: "SparkServer") -> None:
-        """Run a first job. What keeps it from running keeps tasks from it, too."""
+        """Run a first job. If it cannot run, tasks cannot either."""
         command = [sys.executable, "-P", "-m", "headgate_spark.warm_up"]
         with open(server.log_file, "ab", opener=private_opener) as log:
             process = subprocess.Popen(
@@ -317,7 +318,7 @@ class SparkService:
             self._server.restart()
         except ServerError as error:
             self._warn(f"Spark could not be started again: {error}")
-            return  # `tick` finds it ended once more
+            return  # `tick` finds that it has ended once more
         self._started_at = time.monotonic()
         self._warn(
             f"Spark is up again at {shown_remote(self._server.address)}{_pages(self._server)}"
@@ -347,7 +348,8 @@ class SparkService:
 
 
 def own_address(spark: SparkSettings, setting: str) -> str:
-    """Raises UpError: it is not known how executors reach this machine."""
+    """Return this machine's address for executors. Raises UpError: it is not known how they reach
+    it."""
     from headgate_spark.hosts import HostError, address_for
 
     try:
@@ -357,7 +359,7 @@ def own_address(spark: SparkSettings, setting: str) -> str:
 
 
 def check_installed() -> None:
-    """Raises UpError: pyspark is too old."""
+    """Check the installed pyspark. Raises UpError: it is too old."""
     from headgate_spark.check import check_version
     from headgate_spark.slots import SlotsError
 
@@ -368,7 +370,7 @@ def check_installed() -> None:
 
 
 def _pages(server: "SparkServer") -> str:
-    """Where the user sees what Spark does."""
+    """Return words about Spark's web pages."""
     return "" if server.ui is None else f"; its pages: {server.ui}"
 
 
@@ -383,14 +385,14 @@ def _joined_address(data: Path) -> str:
 
 
 def shown_remote(remote: str) -> str:
-    """The address of a Spark Connect server without secrets."""
+    """Return the address of a Spark Connect server without secrets."""
     from headgate_spark import sessions
 
     return sessions.shown_remote(remote)
 
 
 def tasks_max_of(connectors: Mapping[str, Config]) -> list[int]:
-    """`tasks.max` of each connector; 1 where it says nothing usable."""
+    """Return `tasks.max` of each connector, or 1 if it has no usable value."""
     found = []
     for config in connectors.values():
         text = (config.get("tasks.max") or "1").strip()

@@ -1,8 +1,8 @@
-"""The Spark that the workers of one machine share: a worker's side of it.
+"""The Spark that the workers of one machine share, from a worker's side.
 
-The first worker has a process started that keeps Spark (`headgate_runtime.spark.keeper`). Whoever
-comes later, with the same settings and the same folder, uses it, too. A worker that is started
-again finds Spark warm.
+The first worker starts a process that keeps Spark (`headgate_runtime.spark.keeper`). Later workers
+with the same settings and the same folder use it, too. A worker that is started again finds Spark
+warm.
 """
 
 import hashlib
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from headgate_spark.server import Endpoint, SparkServer
 
 ROOM: Final = 4
-"""A Spark has slots for so many workers like the first one. They are only a number there."""
+"""Workers like the first one for which a Spark has slots. Slots cost nothing: they are only a
+number there."""
 OF_A_LOGIN: Final = (
     *("_", "COLORTERM", "COLUMNS", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "HEADGATE_URL"),
     *("INVOCATION_ID", "JOURNAL_STREAM", "LINES", "LS_COLORS", "OLDPWD", "PS1", "PWD", "SHLVL"),
@@ -53,20 +54,20 @@ def endpoint_of(shared: Shared) -> "Endpoint":
 
 
 def default_folder() -> Path:
-    """Where a Spark is shared whose workers name no folder: one of this user."""
+    """Return the folder of this user in which a Spark is shared by workers that name no folder."""
     return Path(tempfile.gettempdir()) / f"headgate-spark-{os.getuid()}"
 
 
 class SharedSpark:
-    """Used by one thread.
+    """A worker's share in a Spark. For one thread.
 
     Args:
-        folder: workers with the same one share Spark. Its log and scratch files go there.
+        folder: workers with the same folder share Spark. Its log and scratch files go there.
         slots: tasks that this worker may run at a time.
-        idle_s: how long Spark waits for another worker when the last has ended.
-        warn: is told what users should know.
-        where: how the user names the setting of the master.
-        host_setting: how the user names the setting of this machine's address.
+        idle_s: how long Spark waits for another worker after the last has ended.
+        warn: called with messages for the user.
+        where: the user's name for the setting of the master.
+        host_setting: the user's name for the setting of this machine's address.
     """
 
     def __init__(
@@ -91,22 +92,23 @@ class SharedSpark:
         self._places = Places(folder, self._spawn)
         self._joined: Joined | None = None
         self._told = 0
-        """Bytes of the keeper's notes that are told."""
+        """Bytes of the keeper's notes that were logged."""
         self._keepers: list[subprocess.Popen[bytes]] = []
         """Keepers that this process has started."""
         self._restarts = Restarts()
         self._kept_since = 0.0
         self._revive_at = 0.0
-        """No other keeper is started before. Another worker may do so."""
+        """Monotonic time before which this worker starts no other keeper. Another worker may do
+        so."""
         self._given_up = False
 
     def start(self) -> None:
-        """Returns when the address is known. Spark may start meanwhile: tasks wait for it, and
-        `tick` tells how that ended.
+        """Return when the address is known. Spark may still be starting: tasks wait for it, and
+        `tick` reports how the start ended.
 
         Raises:
-            UpError: pyspark or Java is not installed or too old, the master is none, or the folder
-                cannot be used.
+            UpError: pyspark or Java is not installed or too old, the master is invalid, or the
+                folder cannot be used.
         """
         try:
             require("pyspark")
@@ -154,7 +156,7 @@ class SharedSpark:
             )
 
     def worker_settings(self) -> dict[str, str]:
-        """What a worker must know of Spark."""
+        """Return the worker's settings of Spark."""
         from headgate_spark import sessions
         from headgate_spark.server import START_TIMEOUT_S
 
@@ -168,10 +170,10 @@ class SharedSpark:
         }
 
     def tick(self) -> None:
-        """Tell what the keeper says; have another one started if it has died.
+        """Log the keeper's messages, and start another keeper if it has died.
 
         Raises:
-            UpError: Spark could not be started; the end of its log is in the text.
+            UpError: Spark could not be started. The end of its log is in the text.
         """
         if self._joined is None or self._given_up:
             return
@@ -191,7 +193,7 @@ class SharedSpark:
             self._revived()
 
     def close(self) -> None:
-        """Spark ends if no other worker uses it, and none comes soon."""
+        """Leave the Spark. It ends if no other worker uses it, and none comes soon."""
         if self._joined is not None:
             self._tell_notes(self._joined.place)
             self._places.leave(self._joined)
@@ -202,7 +204,7 @@ class SharedSpark:
     # -- what is shared --
 
     def _planned(self) -> "SparkServer":
-        """Not started: what it would be. Raises `UpError`: it could not be."""
+        """Return the server as it would be, not started. Raises `UpError`: it could not be."""
         from headgate_spark.server import ServerError, SparkServer, check_java
         from headgate_spark.slots import SlotsError
 
@@ -219,7 +221,8 @@ class SharedSpark:
         return server
 
     def _asked(self) -> dict[str, object]:
-        """What must be equal for whoever shares a Spark, as JSON has it."""
+        """Return the settings that must be equal for workers that share a Spark, as JSON has
+        them."""
         environment = {
             name: _digest(value) for name, value in os.environ.items() if name not in OF_A_LOGIN
         }
@@ -245,7 +248,7 @@ class SharedSpark:
         paths = str(self._folder), str(place.path)
         command = [sys.executable, "-P", "-m", module, *paths, str(lock)]
         with open(place.keeper_log, "ab", opener=private_opener) as log:
-            # Ctrl-C at this worker's terminal is not meant for it.
+            # Ctrl-C at this worker's terminal is not meant for the keeper.
             keeper = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -290,7 +293,8 @@ class SharedSpark:
 
 
 def _make_own(folder: Path) -> None:
-    """Raises OSError: it cannot be made, or another user has made it for us."""
+    """Make a folder of this user. Raises OSError: it cannot be made, or another user has made
+    it."""
     folder.mkdir(FOLDER_MODE, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():

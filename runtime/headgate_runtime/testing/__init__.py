@@ -1,4 +1,4 @@
-"""What `headgate.testing` gives to authors of connectors.
+"""The test tools of `headgate.testing` for authors of connectors.
 
-It is here and not in the core, because it runs the task bodies that ship, which are the runtime's.
+They are here and not in the core, because they run the real task bodies, which are the runtime's.
 """

@@ -1,7 +1,7 @@
-"""One run of the body that ships, on the log in memory, in virtual time and in the caller's thread.
+"""One run of the real task body, on the log in memory, in virtual time and on the caller's thread.
 
-The body is `headgate_runtime.tasks.body.run_body`. Around it is what a worker does: it answers the
-questions of an exactly-once start-up, sends commands and hears reports.
+The body is `headgate_runtime.tasks.body.run_body`. Around it is a worker's part: it answers the
+questions of an exactly-once start-up, sends commands and receives reports.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,21 +35,22 @@ from headgate_runtime.transports.select import TaskTransport
 MEMORY: Final[Mapping[str, str]] = MappingProxyType({"kind": "memory"})
 LOOKS_MAX = 50_000
 TIME_MAX_MS = 3_600_000
-"""After so much virtual time, or so many looks, a run is stopped."""
+"""Virtual time in ms after which a run is stopped. So it is after `LOOKS_MAX` looks."""
 _FOREVER_MS = 1 << 60
 DRY_PAUSES = 5
-"""After so many pauses between which nothing was read, written or committed there are no more: a
-task that is paused after each look never says that it is idle."""
+"""Most pauses in a row without progress, that is, nothing was read, written or committed in
+between. Then there are no more. Otherwise a task that is paused after each look would never report
+that it is idle."""
 
 
 @dataclass(slots=True)
 class Conduct:
-    """What the worker of a run does, and what it heard."""
+    """What the worker of a run does, and what was reported to it."""
 
     done: Callable[[], bool]
-    """Whether all is read, or written: then the task is told to stop."""
+    """Returns whether all is read or written. The task is then told to stop."""
     pause_at: str = ""
-    """Name of the points at which the connector is paused, each time; it is resumed 1 s later."""
+    """Name of the points at which the connector is paused, each time. It is resumed 1 s later."""
     stop_at: int | None = None
     """Number of the point at which the task is told to stop."""
     at_point: Callable[[int, str], None] | None = None
@@ -57,12 +58,12 @@ class Conduct:
     progress: m.TaskProgress = field(default_factory=lambda: m.TaskProgress(0, 0, False))
     pauses: int = 0
     was_idle: bool = False
-    """The task said so when it was told to stop."""
+    """Whether the task was idle when it was told to stop."""
     out_of_time: bool = False
 
 
 class RunLifeline(BodyLifeline):
-    """The lifeline's end in the body, and the worker behind it. Waiting lets virtual time pass."""
+    """The body's end of the lifeline, and the worker behind it. Waiting makes virtual time pass."""
 
     def __init__(self, spec: m.TaskSpec, world: World, points: Points, conduct: Conduct) -> None:
         super().__init__(_FOREVER_MS)
@@ -76,7 +77,7 @@ class RunLifeline(BodyLifeline):
         self._got_on = (0, 0)
         self._dry_pauses = 0
         self._pausing = False
-        """Since a pause was sent, until the task says that it runs again."""
+        """True from a sent pause until the task reports that it runs again."""
         self._until_ms = world.now_ms() + TIME_MAX_MS
         points.on_point = self._at_point
 
@@ -101,7 +102,7 @@ class RunLifeline(BodyLifeline):
         return super().take(0.0)
 
     def look(self) -> None:
-        """The worker looks whether there is something to do."""
+        """Let the worker look whether it has something to do."""
         self._looks += 1
         conduct = self._conduct
         if self._looks > LOOKS_MAX or self.now_ms() > self._until_ms:
@@ -152,7 +153,7 @@ class RunLifeline(BodyLifeline):
 
 
 class RunTools:
-    """Gives the body its transport, its task class, its converters and transforms."""
+    """Tools that give the body its transport, task class, converters and transforms."""
 
     def __init__(
         self, world: World, points: Points, task: TaskClass, batch: int | None = None
@@ -188,7 +189,7 @@ class RunTools:
 
 
 class _Remember:
-    """The last of the transforms: it changes nothing."""
+    """The last of the transforms. It changes nothing, and remembers where the record came from."""
 
     origin: Origin
 
@@ -210,7 +211,7 @@ class _Noting:
         self._origins = origins
 
     def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
-        """The converter is configured already."""
+        """Do nothing: the converter is configured already."""
 
     def from_connect(self, topic: str, value: Value, schema: Schema | None = None) -> bytes | None:
         data = self._converter.from_connect(topic, value, schema)
@@ -234,10 +235,10 @@ def task_spec(
     worker_settings: Mapping[str, str] = NO_SETTINGS,
     transport: Mapping[str, str] = MEMORY,
 ) -> m.TaskSpec:
-    """What a worker would tell the body of task `number`.
+    """Return the spec that a worker would give the body of task `number`.
 
     Args:
-        worker_settings: beside those of `WORKER`, or in their place.
+        worker_settings: added to those of `WORKER`, or in their place.
         transport: how processes elsewhere open the log.
     """
     until = {m.UNTIL_IDLE: "true" if until_idle else "false"}

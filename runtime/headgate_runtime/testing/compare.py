@@ -1,4 +1,5 @@
-"""What was lost, doubled, foreign or out of order, in words for the author of a connector."""
+"""Comparisons of records. They report lost, doubled, foreign and misplaced ones in words for the
+author of a connector."""
 
 import json
 import re
@@ -9,7 +10,7 @@ from pathlib import Path
 from headgate_runtime.testing.messages import Message
 
 SHOWN = 5
-"""Most records that a failure shows of each kind."""
+"""Most records of each kind that a failure shows."""
 AS_TEXT = (
     "hint: a value without a schema arrives as text; expect that text, or give records a "
     "value_schema"
@@ -21,7 +22,8 @@ class ConformanceError(AssertionError):
 
 
 def fail(where: str, problems: Sequence[str]) -> None:
-    """
+    """Fail the check if there are problems.
+
     Raises:
         ConformanceError: there are problems.
     """
@@ -33,14 +35,13 @@ def fail(where: str, problems: Sequence[str]) -> None:
 def same_messages(
     expected: Sequence[Message], got: Sequence[Message], folder: Path, *, may_double: bool = False
 ) -> list[str]:
-    """Problems of what a source wrote; none: it is what was expected.
+    """Return problems of what a source wrote. Empty: it is what was expected.
 
     Records are compared by topic, key, value and headers, within each source partition in order.
 
     Args:
-        folder: folder of the test. The names of those in it count for nothing, as each run has
-            another.
-        may_double: at least once: a record may come more often, and after later ones.
+        folder: folder of the test. Names of folders in it are ignored, as each run has another.
+        may_double: at least once: a record may come several times, and after later ones.
     """
     wanted = [_identity(each, folder) for each in expected]
     found = [_identity(each, folder) for each in got]
@@ -55,10 +56,10 @@ def same_messages(
 def same_values(
     expected: Iterable[tuple[object, str]], got: Iterable[object], *, may_double: bool = False
 ) -> list[str]:
-    """Problems of what a sink wrote; none: it is what was expected, in any order.
+    """Return problems of what a sink wrote. Empty: it is what was expected, in any order.
 
     Args:
-        expected: what should be there, each with the record as it is shown.
+        expected: the expected values, each with its record as it is shown.
     """
     wanted = list(expected)
     pairs = [(repr(value), shown) for value, shown in wanted]
@@ -73,7 +74,7 @@ def same_values(
 
 
 def _json(value: object) -> str | None:
-    """`value` as the default converter writes it if it has no schema; None: it is a text."""
+    """Return `value` as the default converter writes it without a schema. None: it is a text."""
     if isinstance(value, str):
         return None
     try:
@@ -83,7 +84,7 @@ def _json(value: object) -> str | None:
 
 
 def missing_values(expected: Iterable[tuple[object, str]], got: Iterable[object]) -> list[str]:
-    """As `same_values`, where more may be there than is expected."""
+    """Return problems as `same_values` does, if more values than expected are allowed."""
     pairs = [(repr(value), shown) for value, shown in expected]
     lost = Counter(text for text, _ in pairs) - Counter(repr(value) for value in got)
     return _listed("lost", lost, dict(pairs))
@@ -120,7 +121,7 @@ def _listed(what: str, records: Counter[str], shown: dict[str, str]) -> list[str
 
 
 def _order(wanted: list[str], found: list[str], shown: dict[str, str]) -> list[str]:
-    """The first record of each source partition that is not in its place."""
+    """Return a problem for the first misplaced record of each source partition."""
     problems: list[str] = []
     for start in dict.fromkeys(_partition(one) for one in wanted):
         left = [one for one in wanted if _partition(one) == start]

@@ -1,4 +1,4 @@
-"""Whether a connector refuses a wrong config by the key that is wrong."""
+"""Checks that a connector refuses a wrong config by the key that is wrong."""
 
 from collections.abc import Mapping
 
@@ -14,8 +14,8 @@ def config_problems(
     config: Mapping[str, str],
     worker_settings: Mapping[str, str] = NO_SETTINGS,
 ) -> list[str]:
-    """Problems of the validation of `config`, which is valid, and of what is made of it by leaving
-    out or spoiling one key."""
+    """Return problems of validations: of `config`, which is valid, and of variants with one key
+    left out or spoiled."""
     problems = [
         f"{key}: the valid config is refused: {text}"
         for key, texts in config_errors(connector, config, worker_settings).items()

@@ -1,6 +1,6 @@
 """Contexts that a test builds and gives to a task or a connector, to call its methods directly.
 
-They do what the worker's do, keep what they were told, and wait for nothing.
+They do what the worker's contexts do, keep what they were told, and wait for nothing.
 """
 
 import threading
@@ -17,7 +17,7 @@ Offsets = Sequence[tuple[Partition, Partition]]
 class FixedOffsets:
     """An `OffsetReader` of offsets that a test names.
 
-    They are written and read as in the offsets topic: what JSON cannot hold is refused.
+    They are written and read as in the offsets topic, so values that JSON cannot hold are refused.
     """
 
     def __init__(self, offsets: Offsets = ()) -> None:
@@ -26,9 +26,10 @@ class FixedOffsets:
             self.set(partition, offset)
 
     def set(self, partition: Partition, offset: Partition) -> None:
-        """
+        """Store an offset.
+
         Raises:
-            OffsetFormatError: one of them cannot be stored.
+            OffsetFormatError: the partition or the offset cannot be stored.
         """
         encode_key("test", partition)
         stored = decode_value(encode_value(offset))
@@ -47,7 +48,7 @@ class FixedOffsets:
 
 
 class FakeTransaction:
-    """A `TransactionContext` that keeps what was asked: ``commit`` or ``abort``, and the record."""
+    """A `TransactionContext` that keeps the requests: ``commit`` or ``abort``, and the record."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, SourceRecord | None]] = []
@@ -60,7 +61,7 @@ class FakeTransaction:
 
 
 class FakeSourceContext:
-    """A `SourceTaskContext`."""
+    """A `SourceTaskContext` that keeps what the task said."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class FakeSourceContext:
         self.waited: list[float] = []
         """Seconds of each `wait`."""
         self.awaited = 0
-        """Calls of `await_input`."""
+        """Number of calls of `await_input`."""
         self.quarantined: tuple[str, ...] = ()
         self.worker_settings: Mapping[str, str] = {}
         self.cluster = "test"
@@ -103,7 +104,7 @@ class FakeSourceContext:
 
 
 class _Written:
-    """What a `FakeSinkContext` says of a reported record: it is written."""
+    """The result of a report to a `FakeSinkContext`: the record is written."""
 
     def done(self) -> bool:
         return True
@@ -138,11 +139,12 @@ class FakeSinkContext:
         self.timeout_ms: int | None = None
         self.commits_requested = 0
         self.log_offsets: dict[tuple[str, int], Collection[int]] = {}
-        """Offsets of the records that the log has; a partition that is not named has all."""
+        """Offsets of the records that the log has. A partition that is not named has all
+        offsets."""
         self.log_ends: dict[tuple[str, int], int] = {}
-        """Where the log ends; a partition that is not named has no end."""
+        """End offsets of the log. A partition that is not named has no end."""
         self.log_times: dict[tuple[str, int], Mapping[int, int]] = {}
-        """Timestamps of records by offset, as `record_time` tells them."""
+        """Timestamps of records by offset, as `record_time` returns them."""
         self.worker_settings: Mapping[str, str] = {}
         self.logged: list[str] = []
         self.reported: list[tuple[SinkRecord, BaseException]] = []
@@ -201,16 +203,16 @@ class FakeSinkContext:
 
 
 class FakeConnectorContext:
-    """A `ConnectorContext`."""
+    """A `ConnectorContext` that keeps what the connector said."""
 
     def __init__(self, offsets: Offsets = ()) -> None:
         self.offset_reader = FixedOffsets(offsets)
         self.reconfigurations = 0
-        """Calls of `request_task_reconfiguration`."""
+        """Number of calls of `request_task_reconfiguration`."""
         self.reconfigured = threading.Event()
-        """Set at the first of them, which may come of any thread."""
+        """Set at the first of these calls, which may come from any thread."""
         self.errors: list[BaseException] = []
-        """What `raise_error` was called with."""
+        """Errors with which `raise_error` was called."""
 
     def request_task_reconfiguration(self) -> None:
         self.reconfigurations += 1

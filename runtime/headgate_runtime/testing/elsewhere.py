@@ -1,4 +1,4 @@
-"""A copy of the records of a run's log in a folder, which other processes open."""
+"""A copy of a run's records in a folder, which other processes can open."""
 
 import tempfile
 import weakref
@@ -13,7 +13,7 @@ _NAME: Final = "headgate-test-log-"
 
 
 class LogElsewhere:
-    """An embedded log in a temporary folder, which goes with this object.
+    """An embedded log in a temporary folder, which is removed with this object.
 
     It has the records at their offsets. Offsets of groups are those in memory: the task's process
     commits them.
@@ -25,15 +25,15 @@ class LogElsewhere:
         folder = tempfile.mkdtemp(prefix=_NAME)
         self._end = weakref.finalize(self, remove_folder, folder)
         self.transport: Mapping[str, str] = transport_settings(folder)
-        """What `headgate_runtime.transports.select.open_elsewhere` is to be told."""
+        """Argument of `headgate_runtime.transports.select.open_elsewhere`."""
         self._partitions: dict[str, int] = {}
 
     def can_take(self, topics: Mapping[str, Sequence[object]]) -> bool:
-        """Whether no topic has got more partitions: an embedded log adds none."""
+        """Return whether no topic has got more partitions: an embedded log adds none."""
         return all(self._partitions.get(one, len(of)) == len(of) for one, of in topics.items())
 
     def copy(self, topics: Mapping[str, Sequence[Sequence[ConsumerRecord]]]) -> None:
-        """Add the records that it has not yet.
+        """Add the records that it does not have yet.
 
         Args:
             topics: each topic's partitions, with all their records from offset 0 on.

@@ -1,4 +1,4 @@
-"""Points before each change of a file's name, as a sink of planned batches commits by such."""
+"""Points before each change of a file's name. A sink of planned batches commits by such changes."""
 
 import os
 import shutil
@@ -13,15 +13,15 @@ from headgate_runtime.testing.points import Points
 CALLS: Final = ("link", "symlink", "rename", "replace", "remove", "unlink")
 _REAL: Final[dict[str, Callable[..., Any]]] = {name: getattr(os, name) for name in CALLS}
 _without: Final[list[str]] = []
-"""Folders that are being removed, as `remove_folder` does."""
+"""Folders that `remove_folder` is removing."""
 
 
 @contextmanager
 def file_points(points: Points) -> Iterator[None]:
-    """While it is entered, calls of `os` on this thread that make, move or remove a name pass a
-    point. Calls of `pathlib` and `shutil` are such calls, too.
+    """In this context, calls of `os` on this thread that make, move or remove a name pass a point.
+    Calls of `pathlib` and `shutil` end in such calls, too.
 
-    A run inside of another run has points of its own, and none of the outer's.
+    A run inside another run has points of its own, and none of the outer run.
     """
     thread = threading.get_ident()
     before = {name: getattr(os, name) for name in CALLS}
@@ -35,7 +35,7 @@ def file_points(points: Points) -> Iterator[None]:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a folder that is none of the task's, at whatever moment: it passes no point."""
+    """Remove a folder that is not the task's. It may happen at any moment, and passes no point."""
     _without.append(folder)
     try:
         shutil.rmtree(folder, ignore_errors=True)

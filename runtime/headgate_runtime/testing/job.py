@@ -19,7 +19,7 @@ WORKER: Final[Mapping[str, str]] = {
     "offset.flush.interval.ms": "1000",
     "group.id": "test-workers",
 }
-"""Settings of the worker; the converters are those of ``headgate up``."""
+"""Settings of the worker. The converters are those of ``headgate up``."""
 
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -33,11 +33,12 @@ class ConfigRefusedError(ValueError):
         lines = "".join(f"\n  {key}: {text}" for key, texts in errors.items() for text in texts)
         super().__init__(f"the config is refused:{lines}")
         self.errors = errors
-        """Texts by the config's key."""
+        """Errors by the config's key."""
 
 
 def connector_class(connector: type[Connector] | str) -> type[Connector]:
-    """
+    """Return the class of a connector.
+
     Args:
         connector: a class, or a value of ``connector.class``.
 
@@ -48,13 +49,13 @@ def connector_class(connector: type[Connector] | str) -> type[Connector]:
 
 
 def is_planned(connector: type[Connector]) -> bool:
-    """Whether it is a sink of planned batches, which reads the log by itself."""
+    """Return whether it is a sink of planned batches, which reads the log itself."""
     task = getattr(connector, "TASK", None)
     return isinstance(task, type) and issubclass(task, PlannedSinkTask)
 
 
 def full_config(connector: type[Connector], config: Mapping[str, str]) -> dict[str, str]:
-    """`config` with what every config has."""
+    """Return `config` with the keys that every config has."""
     named = f"{connector.__module__}:{connector.__qualname__}"
     return {"name": NAME, "connector.class": named, "tasks.max": "1", **config}
 
@@ -64,10 +65,10 @@ def config_errors(
     config: Mapping[str, str],
     worker_settings: Mapping[str, str] = NO_SETTINGS,
 ) -> dict[str, Sequence[str]]:
-    """All that is wrong with a config, by its keys, as a worker and a pipeline file say it.
+    """Return all errors of a config, by its keys, as a worker and a pipeline file report them.
 
     Args:
-        worker_settings: beside those of `WORKER`, or in their place.
+        worker_settings: added to those of `WORKER`, or in their place.
     """
     infos = validate_connector(
         connector,
@@ -91,7 +92,7 @@ def task_configs(
     context: ConnectorContext,
     worker_settings: Mapping[str, str] = NO_SETTINGS,
 ) -> list[Mapping[str, str]]:
-    """Configs of the tasks that a new instance of the connector wants.
+    """Return the configs of the tasks that a new instance of the connector wants.
 
     Raises:
         ConfigRefusedError: the config is not valid.
@@ -117,7 +118,8 @@ def task_configs(
 
 
 def source_class(connector: type[Connector] | str) -> type[SourceConnector]:
-    """
+    """Return the class of a source.
+
     Raises:
         TypeError: it is no source.
     """
@@ -128,7 +130,8 @@ def source_class(connector: type[Connector] | str) -> type[SourceConnector]:
 
 
 def sink_class(connector: type[Connector] | str) -> type[SinkConnector]:
-    """
+    """Return the class of a sink.
+
     Raises:
         TypeError: it is no sink.
     """

@@ -1,4 +1,4 @@
-"""A record of the log, as a test of a connector gives it to a sink or gets it of a source."""
+"""A record of the log, as a test of a connector gives it to a sink or gets it from a source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ class Message:
     partition: int = 0
     headers: Headers = ()
     timestamp_ms: int = 0
-    """Milliseconds since 1970."""
+    """Timestamp in milliseconds since 1970."""
     key_schema: Schema | None = None
     value_schema: Schema | None = None
     offset: int = -1
-    """Consumer offset in its topic partition; -1: the record is not in the log yet."""
+    """Consumer offset in its topic partition. -1: the record is not in the log yet."""
     source_partition: Mapping[str, Any] | None = None
     source_offset: Mapping[str, Any] | None = None
-    """Source offset that the record came with; None: no source wrote it."""
+    """Source offset that came with the record. None: no source wrote it."""
 
     @property
     def shown(self) -> str:

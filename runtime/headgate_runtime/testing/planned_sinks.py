@@ -1,4 +1,4 @@
-"""The conformance suite of sinks of planned batches, which read the log by themselves."""
+"""The conformance suite of sinks of planned batches, which read the log themselves."""
 
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ class PlannedSinkConformance(SinkChecks):
     def test_survives_a_takeover_at_every_point(self, tmp_path: Path, request: Any) -> None:
         """Another worker runs the task while the first run hangs, and then the first goes on.
 
-        No group shuts it out: what the sink keeps of its batches must.
+        No group fences it. The sink's own record of its batches must do so.
         """
         __tracebackhide__ = True
         names = self._run(new_folder(tmp_path, "takeover-points"), World(), first=True).points

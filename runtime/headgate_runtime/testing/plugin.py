@@ -1,7 +1,7 @@
 """A plugin of pytest, loaded on demand: ``pytest_plugins = ["headgate.testing.plugin"]``.
 
-It adds an option for how much the suites try, and fixtures for tests of one's own. The suites work
-without it.
+It adds an option for how much the suites try, and fixtures for an author's own tests. The suites
+work without it.
 """
 
 from argparse import ArgumentTypeError
@@ -42,7 +42,7 @@ def source_context() -> FakeSourceContext:
 
 @pytest.fixture
 def sink_context() -> FakeSinkContext:
-    """A context for a sink task, which has the partition ``topic``-0."""
+    """A context for a sink task that has the partition ``topic``-0."""
     return FakeSinkContext()
 
 

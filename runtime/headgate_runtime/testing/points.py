@@ -1,4 +1,4 @@
-"""Points of a run at which a test may end it, and what may happen there."""
+"""Points of a run at which a test may end it, or do something else."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,24 +15,26 @@ class Killed(BaseException):
 class Points:
     """Counts the points that a run passes: calls of the task and of the log, before and after.
 
-    A run that was killed calls nothing of the task any more, and changes nothing in the log.
+    A run that was killed no longer calls the task, and changes nothing in the log.
     """
 
     def __init__(self, kill_at: int | None = None) -> None:
-        """`kill_at`: the number of a point, from 1; None: the run is not killed."""
+        """Kill the run at the point with number `kill_at`, counted from 1. None: it is not
+        killed."""
         self._kill_at = kill_at
         self.passed: list[str] = []
         self.dead = False
         self.got_on = 0
-        """Points at which the run got on: records were read, or offsets committed."""
+        """Points at which the run made progress: records were read, or offsets committed."""
         self.on_point: Callable[[int, str], None] | None = None
-        """Called at each point with its number and its name. It passes no point itself."""
+        """Called at each point with its number and its name. The call itself passes no point."""
         self._is_telling = False
 
     def pass_by(self, name: str) -> None:
-        """
+        """Pass a point.
+
         Raises:
-            Killed: here, or before.
+            Killed: the run is killed here, or was before.
         """
         if self._is_telling:
             return
@@ -53,7 +55,8 @@ class Points:
 
 
 def runs_at(number: int, run: Callable[[], R]) -> tuple[Callable[[int, str], None], list[R]]:
-    """An `on_point` that calls `run` at the point with this number, and what `run` returned."""
+    """Return an `on_point` that calls `run` at the point with this number, and the list of what
+    `run` returned."""
     returned: list[R] = []
 
     def at_point(at: int, _name: str) -> None:

@@ -1,4 +1,4 @@
-"""Another member of a sink's group, which comes and goes: a rebalance."""
+"""Another member of a sink's group, which joins and leaves, so that there is a rebalance."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,8 @@ STAY_MS = 1_000
 
 
 class OtherMember:
-    """Joins at a point of the run, holds its share of the partitions for `STAY_MS`, and leaves. It
-    reads nothing."""
+    """A member that joins at a point of the run, holds its share of the partitions for `STAY_MS`,
+    and leaves. It reads nothing."""
 
     def __init__(
         self, world: World, points: Points, group: str, topics: Sequence[str], join_at: int | None
@@ -32,7 +32,7 @@ class OtherMember:
 
     @property
     def is_due(self) -> bool:
-        """It has not come yet, or not gone."""
+        """Whether it has still to join or to leave."""
         return self._join_at is not None
 
     def look(self) -> None:

@@ -1,7 +1,7 @@
 """`run_source` and `run_sink`: a connector's tasks on the log in memory, in virtual time.
 
-The task bodies are those that ship. A wait of a task (`context.wait`) takes no real time; what a
-connector measures with its own clock, and its own `time.sleep`, is real.
+The task bodies are the real ones. A task's `context.wait` takes no real time. Time that a connector
+measures with its own clock, and its own `time.sleep`, is real.
 """
 
 import json
@@ -45,23 +45,24 @@ from headgate_runtime.testing.world import Origin, World
 
 _AT = (SOURCE_PARTITION, SOURCE_OFFSET)
 DRY_MS = 3_000
-"""A sink that has all its records and commits nothing for so long is told to stop."""
+"""Time in ms after which a sink that has all its records and commits nothing is told to stop."""
 
 
 @dataclass(slots=True)
 class SourceRun:
-    """What came of a run of a source's tasks."""
+    """The result of a run of a source's tasks."""
 
     messages: list[Message]
-    """All that is committed in the log, in its order, those of earlier runs on it included."""
+    """All records that are committed in the log, in its order, including those of earlier runs on
+    it."""
     offsets: list[tuple[Partition, Mapping[str, Any]]]
     """Committed source offsets, as pairs of source partition and offset."""
     ended: TaskEnded
-    """How the task ended; of several the first that was not just stopped."""
+    """How the task ended. Of several tasks, it is the first that did more than stop."""
     idle: bool
-    """Each task said at its end that nothing was left to read."""
+    """Whether each task reported at its end that nothing was left to read."""
     skipped: int = 0
-    """Records that `errors.tolerance` let go."""
+    """Records that `errors.tolerance` skipped."""
     quarantined: tuple[str, ...] = ()
     points: list[str] = field(default_factory=list[str])
     """Names of the points that the run passed: see `kill_at`."""
@@ -74,13 +75,13 @@ class SourceRun:
 
 @dataclass(slots=True)
 class SinkRun:
-    """What came of a run of a sink's task."""
+    """The result of a run of a sink's task."""
 
     committed: dict[tuple[str, int], int]
     """Consumer offsets of the sink's group, by topic partition."""
     ended: TaskEnded
     complete: bool
-    """All records of the topics that it reads are covered by committed offsets."""
+    """Whether committed offsets cover all records of the topics that it reads."""
     skipped: int = 0
     points: list[str] = field(default_factory=list[str])
     killed: bool = False
@@ -107,13 +108,13 @@ def run_source(
 
     Args:
         connector: its class, or a value of ``connector.class``.
-        config: its own keys, and any key of Connect's; ``tasks.max`` is 1 unless named.
-        offsets: committed before the run, as pairs of source partition and source offset.
-        exactly_once: records and source offsets are committed in one transaction.
-        until_idle: as with ``headgate up --until-idle``: what is there is all that will come.
-        max_records: stop a task once the log has so many records: for a source without an end.
-        worker_settings: of the worker, beside those that every run has, or in their place.
-        world: the log to go on with; None: a new one.
+        config: its own keys, and any key of Connect's. ``tasks.max`` is 1 unless given.
+        offsets: offsets committed before the run, as pairs of source partition and source offset.
+        exactly_once: commit records and source offsets in one transaction.
+        until_idle: as with ``headgate up --until-idle``, the present input is all that will come.
+        max_records: stop a task once the log has this many records. For a source without an end.
+        worker_settings: settings of the worker, added to those of every run, or in their place.
+        world: the log to go on with. None: a new one.
         kill_at: number of a point, from 1, at which the run is killed: `SourceRun.points`.
         stop_at: number of a point at which the task is told to stop.
         pause_at: name of points at which the connector is paused, to be resumed 1 s later.
@@ -160,7 +161,7 @@ def _letters(world: World, config: Mapping[str, str]) -> list[Message]:
 
 
 def _add(run: SourceRun, conduct: Conduct, ended: TaskEnded) -> None:
-    """Add what came of one task."""
+    """Add the result of one task."""
     run.idle = run.idle and conduct.was_idle
     run.skipped += conduct.progress.skipped
     run.quarantined += conduct.progress.quarantined
@@ -190,7 +191,7 @@ def _committed_offsets(world: World) -> list[tuple[Partition, Mapping[str, Any]]
 def read(
     record: ConsumerRecord, converters: TaskConverters, origin: Origin | None = None
 ) -> Message:
-    """A record of the log, as a sink with these converters is given it."""
+    """Return a record of the log as a sink with these converters is given it."""
     key_schema, key = (None, None)
     if record.key is not None:
         key_schema, key = converters.key.to_connect_data(record.topic, record.key)
@@ -227,17 +228,17 @@ def run_sink(
     rebalance_at: int | None = None,
     at_point: Callable[[int, str], None] | None = None,
 ) -> SinkRun:
-    """Put `messages` into the log, and run a task of the sink until it has written all there is.
+    """Put `messages` into the log, and run a task of the sink until it has written all records.
 
     Args:
         connector: its class, or a value of ``connector.class``.
         config: its own keys, and any key of Connect's. ``topics`` are those of the log unless
-            named.
-        messages: appended to the log before; a plain value is a message of the topic ``topic``.
-        batch: most records that `put` is given at once; None: as many as there are, up to 2,000.
-            A sink of planned batches has settings of its own for it.
-        worker_settings: of the worker, beside those that every run has, or in their place.
-        world: the log to go on with; None: a new one.
+            given.
+        messages: appended to the log before. A plain value is a message of the topic ``topic``.
+        batch: most records that `put` is given at once. None: as many as there are, up to 2,000. A
+            sink of planned batches has settings of its own for it.
+        worker_settings: settings of the worker, added to those of every run, or in their place.
+        world: the log to go on with. None: a new one.
         kill_at: number of a point, from 1, at which the run is killed: `SinkRun.points`.
         stop_at: number of a point at which the task is told to stop.
         pause_at: name of points at which the connector is paused, to be resumed 1 s later.
@@ -280,7 +281,8 @@ def _sink_spec(
     world: World,
     worker_settings: Mapping[str, str],
 ) -> TaskSpec:
-    """The sink's one task. It reads the topics of the log, unless the config names some."""
+    """Return the spec of the sink's one task. It reads the topics of the log, unless the config
+    names some."""
     if "topics" not in config and "topics.regex" not in config:
         topics = [one for one in world.log.topics if one != config.get(LETTERS_TOPIC)]
         config = {**config, "topics": ",".join(topics) or "topic"}
@@ -296,7 +298,7 @@ def _sink_spec(
 
 
 def is_complete(world: World, group: str, topics: Sequence[str]) -> bool:
-    """Whether the group's offsets cover all records of these topics."""
+    """Return whether the group's offsets cover all records of these topics."""
     committed = world.log.committed.get(group, {})
     return all(
         committed.get((topic, number), 0) >= len(records)
@@ -306,7 +308,7 @@ def is_complete(world: World, group: str, topics: Sequence[str]) -> bool:
 
 
 class _SinkDone:
-    """Whether a sink has written all, or does nothing any more."""
+    """Tells whether a sink has written all, or makes no more progress."""
 
     def __init__(
         self,
@@ -340,7 +342,7 @@ def delivered(
     messages: Sequence[Message | Value],
     worker_settings: Mapping[str, str] = NO_SETTINGS,
 ) -> list[Message]:
-    """`messages` with their offsets in a new log, as a sink of this config is given them."""
+    """Return `messages` with their offsets in a new log, as a sink of this config is given them."""
     world, converters = World(), task_converters(config, {**WORKER, **worker_settings})
     _append(world, converters, messages)
     ends: dict[tuple[str, int], int] = {}

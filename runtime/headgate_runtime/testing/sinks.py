@@ -1,4 +1,5 @@
-"""The conformance suite of sinks: what a worker may do to a task, done at every point."""
+"""The conformance suite of sinks: each thing that a worker may do to a task, done at every
+point."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,53 +29,53 @@ TEXTS = 12
 
 
 class SinkChecks:
-    """What the suites of all sinks have. A subclass adds the checks of its kind of sink."""
+    """The common part of the suites of sinks. A subclass adds the checks of its kind of sink."""
 
     _planned: ClassVar[bool] = False
-    """Whether the suite is one of sinks of planned batches."""
+    """Whether the suite is for sinks of planned batches."""
     _work: ClassVar[str] = "put"
-    """The task's method that takes records on."""
+    """The task's method that handles records."""
 
     connector: ClassVar[type[Connector] | str]
     """The connector's class, or a value of ``connector.class``."""
     config: ClassVar[Mapping[str, str]] = {}
     exactly_once: ClassVar[bool] = False
-    """What the sink promises. False: at least once, so a record may be written twice after a kill
-    and after a rebalance."""
+    """Whether the sink promises exactly-once. False: at least once, so a record may be written
+    twice after a kill and after a rebalance."""
     worker_settings: Mapping[str, str] = NO_SETTINGS
     """Settings of the worker that the connector reads, such as ``spark.remote``."""
     points_max: ClassVar[int] = DEFAULT
-    """Most points and offsets that each check tries, unless ``--connector-points`` says more or
-    less: for runs that are slow."""
+    """Most points and offsets that each check tries, unless ``--connector-points`` says otherwise.
+    Lower it for slow runs."""
 
     def prepare(self, folder: Path) -> Mapping[str, str]:
-        """Make the outside in a new, empty folder; returns what is to be added to `config`."""
+        """Prepare the outside in a new, empty folder. Return the keys to add to `config`."""
         return {}
 
     def messages(self) -> Sequence[Message | Value]:
-        """What is in the log: 12 texts in two partitions, unless said otherwise."""
+        """Return the messages in the log: 12 texts in two partitions, unless overridden."""
         return [Message(f"text {number}", partition=number % 2) for number in range(TEXTS)]
 
     def written(self, folder: Path) -> Sequence[object]:
-        """What is outside now, in any order; nothing is there before the first record.
+        """Return what is outside now, in any order. Nothing is there before the first record.
 
         Read it as another process would: a file anew from the disk, a table by another connection.
         """
-        # Not abstract: pytest would say less of what is missing.
+        # Not abstract: pytest would explain a missing method less well.
         raise NotImplementedError("written(folder): return what the sink has written by now")
 
     def expected(self, message: Message) -> object:
-        """What `written` shows for a message: its value, unless said otherwise."""
+        """Return what `written` shows for a message: its value, unless overridden."""
         return message.value
 
     def bad_message(self) -> Message | None:
-        """A message that the sink cannot write. None: it can write all."""
+        """Return a message that the sink cannot write. None: it can write all."""
         return None
 
     # -- checks --
 
     def test_refuses_a_wrong_config_by_its_key(self, tmp_path: Path) -> None:
-        """A required key that is left out, and a number that is none, are errors of that key."""
+        """A missing required key, and a number with an invalid value, are errors of that key."""
         __tracebackhide__ = True
         found = self._found
         config = full_config(
@@ -84,7 +85,7 @@ class SinkChecks:
         fail(f"configs of {found.__name__}", problems)
 
     def test_declares_what_it_promises(self, tmp_path: Path) -> None:
-        """`exactly_once_support` of the connector says the same as `exactly_once` of the suite."""
+        """The connector's `exactly_once_support` agrees with `exactly_once` of the suite."""
         __tracebackhide__ = True
         found = self._found
         config = full_config(
@@ -113,8 +114,8 @@ class SinkChecks:
     def test_commits_only_what_is_written(self, tmp_path: Path) -> None:
         """Each time offsets are committed, every record before them is outside.
 
-        A process that is killed then loses what it has in memory: what `flush` has returned for,
-        or `pre_commit` has named, must be written.
+        A process that is killed then loses its memory. So records must be written when `flush` has
+        returned, or `pre_commit` has named their offsets.
         """
         __tracebackhide__ = True
         folder, world = new_folder(tmp_path, "out"), World()
@@ -135,17 +136,18 @@ class SinkChecks:
         fail("commits of offsets", never("asked for what it has written", len(commits)))
 
     def test_survives_a_stop_at_every_point(self, tmp_path: Path, request: Any) -> None:
-        """The task is told to stop, and starts anew: nothing is lost, and nothing doubled."""
+        """The task is told to stop, and starts again: nothing is lost, and nothing doubled."""
         __tracebackhide__ = True
         self._at_every_point(tmp_path, request, "stop_at", "a stop", exact=True)
 
     def test_survives_a_kill_at_every_point(self, tmp_path: Path, request: Any) -> None:
-        """The task's process is killed, and the task starts anew on the same log."""
+        """The task's process is killed, and the task starts again on the same log."""
         __tracebackhide__ = True
         self._at_every_point(tmp_path, request, "kill_at", "a kill", exact=self.exactly_once)
 
     def test_goes_on_from_every_committed_offset(self, tmp_path: Path, request: Any) -> None:
-        """The group's offsets are set back, as a user may: all records after them are there."""
+        """The group's offsets are set back, as a user may do. All records after them are then
+        written."""
         __tracebackhide__ = True
         count = len(self._log())
         for back in some(range(1, count + 1), request, self.points_max):
@@ -159,8 +161,8 @@ class SinkChecks:
             self._check(where, run, folder, exact=self.exactly_once)
 
     def test_offsets_that_a_user_sets_back(self, tmp_path: Path, request: Any) -> None:
-        """A user sets offsets back by `alter_offsets`, up to a reset: all is there afterwards. A
-        connector may refuse; then nothing has changed."""
+        """A user sets offsets back by `alter_offsets`, up to a reset, and all records are written
+        afterwards. A connector may refuse. Then nothing has changed."""
         __tracebackhide__ = True
         count = len(self._log())
         for back in some(range(1, count + 1), request, self.points_max):
@@ -174,14 +176,15 @@ class SinkChecks:
             self._check(where, self._run(folder, world), folder, exact=self.exactly_once)
 
     def test_a_record_that_a_user_passes_over(self, tmp_path: Path) -> None:
-        """Half of the log is written, and `alter_offsets` passes over the next record: it is not
-        written, and all others are. A connector may refuse; then it is written too."""
+        """Half of the log is written, and `alter_offsets` passes over the next record. That record
+        is not written, and all others are. A connector may refuse. Then the record is written,
+        too."""
         __tracebackhide__ = True
         folder, world = new_folder(tmp_path, "passed"), World()
         messages = self.messages()
         half = (len(messages) + 1) // 2
         self._run(folder, world, messages=messages[:half])
-        self._run(folder, world, messages=messages[half:], kill_at=1)  # they are in the log
+        self._run(folder, world, messages=messages[half:], kill_at=1)  # these are in the log only
         reached = self._reached(folder, world)
         left = (
             place for place, at in reached.items() if at < len(world.log.topics[place[0]][place[1]])
@@ -232,7 +235,8 @@ class SinkChecks:
 
     @property
     def _found(self) -> type[SinkConnector]:
-        """
+        """The connector's class.
+
         Raises:
             TypeError: it is no sink, or one of the other kind.
         """
@@ -256,7 +260,7 @@ class SinkChecks:
         return world.log.committed.get(self._group, {})
 
     def _reached(self, folder: Path, world: World) -> dict[tuple[str, int], int]:
-        """The sink's offsets as a user sees them."""
+        """Return the sink's offsets as a user sees them."""
         config = self._full(folder, world)
         return dict(self._found.reached_offsets(config, dict(self._committed(world))))
 
@@ -267,7 +271,8 @@ class SinkChecks:
         world: World,
         changes: Mapping[tuple[str, int], int | None],
     ) -> tuple[str, bool]:
-        """What a worker does for a user. Returns where that was, and whether it was done."""
+        """Alter offsets as a worker does for a user. Return where that was, and whether it was
+        done."""
         __tracebackhide__ = True
         wanted, done = self._reached(folder, world), True
         try:
@@ -314,7 +319,7 @@ class SinkChecks:
         )
 
     def _log(self) -> list[Message]:
-        """The messages with their offsets, as the sink is given them."""
+        """Return the messages with their offsets, as the sink is given them."""
         return delivered(self.config, self.messages(), self.worker_settings)
 
     def _pairs(
@@ -322,10 +327,9 @@ class SinkChecks:
         before: Mapping[tuple[str, int], int] | None = None,
         gone: tuple[str, int, int] | None = None,
     ) -> list[tuple[object, str]]:
-        """What should be outside, each with its record; only what is before these offsets.
-
-        `gone`: topic, partition and offset of a record that should not.
-        """
+        """Return what should be outside, each with its record. With `before`, only records before
+        these offsets count. `gone` is topic, partition and offset of a record that should not be
+        there."""
         return [
             (self.expected(each), each.shown)
             for each in self._log()
@@ -347,8 +351,8 @@ class SinkChecks:
             trace = f"\n{run.ended.trace}" if run.ended.trace else ""
             fail(where, [f"the task ended as {run.ended.outcome}: {run.ended.reason}{trace}"])
         fail(where, self._written_wrong(folder, exact=exact, gone=gone))
-        # A sink that goes on by a record of its own reads nothing again that it has written, and
-        # the group's offsets follow with the next record.
+        # A sink that goes on from a record of its own does not read again what it has written. The
+        # group's offsets follow with the next record.
         if not (run.complete or self.exactly_once):
             committed = f"it committed {_shown(run.committed)}"
             fail(where, [f"all is written, but not all offsets are committed: {committed}"])

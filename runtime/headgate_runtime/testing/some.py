@@ -1,4 +1,4 @@
-"""How many points and offsets the suites try."""
+"""The number of points and offsets that the suites try."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,10 +8,11 @@ DEFAULT = 40
 
 
 def some(numbers: Sequence[int], request: Any, most: int = DEFAULT) -> list[int]:
-    """All of `numbers`, or as many as the option says, evenly spread, the first and the last too.
+    """Return all of `numbers`, or as many as the option says, evenly spread, the first and the last
+    included.
 
     Args:
-        request: pytest's; without the plugin nobody has set the option.
+        request: pytest's request. Without the plugin the option is not set.
         most: how many, unless the option says.
     """
     asked = request.config.getoption(OPTION, default=None)

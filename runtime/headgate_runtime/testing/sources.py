@@ -1,4 +1,5 @@
-"""The conformance suite of sources: what a worker may do to a task, done at every point."""
+"""The conformance suite of sources: each thing that a worker may do to a task, done at every
+point."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -41,32 +42,34 @@ class SourceConformance:
     """The connector's class, or a value of ``connector.class``."""
     config: ClassVar[Mapping[str, str]] = {}
     exactly_once: ClassVar[bool] = True
-    """What the source promises. False: at least once, so a record may come twice after a kill."""
+    """Whether the source promises exactly-once. False: at least once, so a record may come twice
+    after a kill."""
     max_records: ClassVar[int | None] = None
-    """For a source that never runs dry: how many records the runs read."""
+    """Number of records that the runs read. For a source that never runs dry."""
     worker_settings: Mapping[str, str] = NO_SETTINGS
     """Settings of the worker that the connector reads, such as ``spark.remote``."""
     points_max: ClassVar[int] = DEFAULT
-    """Most points and offsets that each check tries, unless ``--connector-points`` says more or
-    less: for runs that are slow."""
+    """Most points and offsets that each check tries, unless ``--connector-points`` says otherwise.
+    Lower it for slow runs."""
 
     def prepare(self, folder: Path) -> Mapping[str, str]:
-        """Make the input in a new, empty folder; returns what is to be added to `config`."""
+        """Make the input in a new, empty folder. Return the keys to add to `config`."""
         return {}
 
     def expected(self) -> Sequence[Value] | None:
-        """All values, in any order, as a sink would be given them. None: whatever a run reads."""
+        """Return all values, in any order, as a sink would be given them. None: whatever a run
+        reads."""
         return None
 
     def bad_input(self, folder: Path) -> Mapping[str, str] | None:
-        """As `prepare`, with one more record, or a file, that cannot be read. None: there is no
-        such thing."""
+        """Prepare input as `prepare` does, with one more record, or a file, that cannot be read.
+        None: there is no bad input."""
         return None
 
     # -- checks --
 
     def test_refuses_a_wrong_config_by_its_key(self, tmp_path: Path) -> None:
-        """A required key that is left out, and a number that is none, are errors of that key."""
+        """A missing required key, and a number with an invalid value, are errors of that key."""
         __tracebackhide__ = True
         found = source_class(self.connector)
         config = full_config(found, self._config(new_folder(tmp_path, "input")))
@@ -74,7 +77,7 @@ class SourceConformance:
         fail(f"configs of {found.__name__}", problems)
 
     def test_reads_what_is_expected(self, tmp_path: Path) -> None:
-        """A run from the beginning reads all, ends idle, and a second one reads the same."""
+        """A run from the beginning reads all and ends idle, and a second one reads the same."""
         __tracebackhide__ = True
         folder = new_folder(tmp_path, "input")
         clean = self._clean(folder)
@@ -103,19 +106,19 @@ class SourceConformance:
             fail(where, same_messages(rest, run.messages[: self._left(count)], tmp_path))
 
     def test_survives_a_kill_at_every_point(self, tmp_path: Path, request: Any) -> None:
-        """The task's process is killed, and the task starts anew on the same log."""
+        """The task's process is killed, and the task starts again on the same log."""
         __tracebackhide__ = True
         self._at_every_point(tmp_path, request, "kill_at", "a kill", exact=self.exactly_once)
 
     def test_survives_a_stop_at_every_point(self, tmp_path: Path, request: Any) -> None:
-        """The task is told to stop, finishes what is open, and starts anew."""
+        """The task is told to stop, finishes open work, and starts again."""
         __tracebackhide__ = True
         self._at_every_point(tmp_path, request, "stop_at", "a stop", exact=True)
 
     def test_survives_a_takeover_at_every_point(self, tmp_path: Path, request: Any) -> None:
         """Another worker starts the task while the first run hangs, and then the first goes on.
 
-        It is shut out by then (KIP-618), so this needs exactly-once.
+        The first run is fenced by then (KIP-618), so this needs exactly-once.
         """
         __tracebackhide__ = True
         if not self.exactly_once:
@@ -144,7 +147,8 @@ class SourceConformance:
         fail(where, same_messages(expected, run.messages[: self.max_records], tmp_path))
 
     def test_bad_input_costs_itself_alone(self, tmp_path: Path) -> None:
-        """``errors.tolerance`` = none fails or sets aside with a reason; all reads the rest."""
+        """``errors.tolerance`` = none fails the task, or quarantines the input with a reason; all
+        reads the rest."""
         __tracebackhide__ = True
         folder = new_folder(tmp_path, "bad")
         bad = self.bad_input(folder)
@@ -167,8 +171,8 @@ class SourceConformance:
         fail(where, same_values(values, [each.value for each in run.messages]))
 
     def test_bad_input_is_one_dead_letter(self, tmp_path: Path, request: Any) -> None:
-        """With a dead letter queue bad input is there once, also after a kill at every point. All
-        runs read one folder, as letters have offsets, and these may have the names of files."""
+        """With a dead letter queue, bad input is in it once, even after a kill at every point. All
+        runs read one folder, because letters have offsets, and these may have names of files."""
         __tracebackhide__ = True
         folder = self._bad_folder(tmp_path, "letters")
         clean, where = self._run(folder, max_records=None), "bad input with a dead letter queue"
@@ -197,7 +201,7 @@ class SourceConformance:
     # -- what they share --
 
     def _bad_folder(self, tmp_path: Path, name: str) -> Path:
-        """A folder with bad input, whose runs have a dead letter queue."""
+        """Return a folder with bad input, whose runs have a dead letter queue."""
         folder = new_folder(tmp_path, name)
         bad = self.bad_input(folder)
         if bad is None:
@@ -209,7 +213,7 @@ class SourceConformance:
         return {**self.config, **self.prepare(folder)}
 
     def _run(self, folder: Path, **how: Any) -> SourceRun:
-        """A run on the input of `folder`, which is made if it is empty."""
+        """Run the source on the input of `folder`, which is made if it is empty."""
         config = self._configs.get(folder)
         if config is None:
             config = self._configs[folder] = self._config(folder)
@@ -239,14 +243,14 @@ class SourceConformance:
         return run
 
     def _expected(self, tmp_path: Path) -> list[Message]:
-        """What a run from the beginning reads."""
+        """Return what a run from the beginning reads."""
         return self._clean(new_folder(tmp_path, "clean")).messages
 
     def _left(self, count: int) -> int | None:
         return None if self.max_records is None else self.max_records - count
 
     def _points(self, tmp_path: Path, request: Any, what: str) -> Iterator[tuple[int, str, Path]]:
-        """Points of a run from the beginning: number, name, and a folder for each."""
+        """Yield the points of a run from the beginning: number, name, and a folder for each."""
         names = self._run(new_folder(tmp_path, f"{what}-points")).points
         for number in some(range(1, len(names) + 1), request, self.points_max):
             yield number, names[number - 1], new_folder(tmp_path, f"{what}-{number}")
@@ -270,12 +274,12 @@ class SourceConformance:
 
 
 def never(what: str, times: int) -> list[str]:
-    """A check that has tried nothing shows nothing."""
+    """Return a problem if a check has tried nothing, since it then shows nothing."""
     return [] if times else [f"the task was never {what}, so nothing was tried"]
 
 
 def new_folder(tmp_path: Path, name: str) -> Path:
-    """A folder for the input or the output of one run."""
+    """Make a folder for the input or the output of one run."""
     folder = tmp_path / name
     folder.mkdir()
     return folder
@@ -283,13 +287,13 @@ def new_folder(tmp_path: Path, name: str) -> Path:
 
 def skip(reason: str) -> None:
     """Skip the check that is under way, and say why."""
-    import pytest  # which is no dependency of Headgate
+    import pytest  # pytest is no dependency of Headgate
 
     pytest.skip(reason)
 
 
 def _offsets(messages: Sequence[Message]) -> list[tuple[Partition, Partition]]:
-    """The last source offset of each source partition."""
+    """Return the last source offset of each source partition."""
     last: dict[str, tuple[Partition, Partition]] = {}
     for each in messages:
         partition, offset = each.source_partition or {}, each.source_offset or {}

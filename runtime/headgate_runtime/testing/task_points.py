@@ -15,9 +15,10 @@ PLANNED_CALLS = ("start", "run_batch")
 
 
 def with_points(task: TaskClass, points: Points, world: World) -> TaskClass:
-    """A subclass of `task`, the same but for its points.
+    """Return a subclass of `task`, the same except for its points.
 
-    `commit` and `commit_record` have none, since a task without them is polled in another order.
+    `commit` and `commit_record` have no points, since a task without them is polled in another
+    order.
     """
     if issubclass(task, PlannedSinkTask):
         return _planned(task, points, world)
@@ -31,8 +32,9 @@ def with_points(task: TaskClass, points: Points, world: World) -> TaskClass:
 
 
 def _planned(task: type[PlannedSinkTask], points: Points, world: World) -> TaskClass:
-    """A task of planned batches does all in `run_batch`: points are also what it asks its context
-    on the way to a commit, and what it does to names of files."""
+    """Return a class with points for a task of planned batches, which does everything in
+    `run_batch`. Points are also its questions to the context on the way to a commit, and its
+    changes of file names."""
     methods = {
         name: _pointed(_with_file_points(getattr(task, name), points), name, points)
         for name in PLANNED_CALLS
@@ -40,7 +42,7 @@ def _planned(task: type[PlannedSinkTask], points: Points, world: World) -> TaskC
     start = methods["start"]
 
     def started(self: Any, *given: Any) -> Any:
-        # No group gives it partitions: from now on it may show that it gets on.
+        # No group assigns partitions to it, so it makes progress from here on.
         points.got_on += 1
         return start(self, *given)
 
@@ -61,7 +63,7 @@ def _planned(task: type[PlannedSinkTask], points: Points, world: World) -> TaskC
 
 
 class _Asked:
-    """The context of a task of planned batches."""
+    """The context of a task of planned batches, with points."""
 
     def __init__(self, context: Any, points: Points) -> None:
         self._context = context
@@ -96,7 +98,7 @@ def _pointed(call: Callable[..., Any], name: str, points: Points) -> Callable[..
 
 
 def _ended(call: Callable[..., Any], points: Points, world: World | None) -> Callable[..., Any]:
-    """`stop` and `close`: a task that was killed is not called any more."""
+    """Wrap `stop` or `close`: a task that was killed is not called any more."""
 
     def ended(self: Any, *given: Any) -> Any:
         if not points.dead:

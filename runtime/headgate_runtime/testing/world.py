@@ -1,8 +1,8 @@
-"""The log in memory and its clock, as the runs of one test share them.
+"""The log in memory and its clock, shared by the runs of one test.
 
-The ports are those of the simulation (`headgate.simulation`). What is added: time passes only when
-somebody waits, every call of a producer and of a consumer is a point at which the run may be
-killed, and each record that a source wrote is known by the source offset that it came with.
+The ports are those of the simulation (`headgate.simulation`), with three additions. Time passes
+only when something waits. Every call of a producer and of a consumer is a point at which the run
+may be killed. For each record of a source, its source offset is known.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,12 +42,13 @@ STEP_MS = 50
 """How far the clock moves when a consumer waits for records."""
 SESSION_MS = 10_000
 BATCH_MS = 400
-"""How long a batch takes where the test has set its size: so offsets are committed in between."""
+"""Virtual time in ms of a batch whose size the test has set. So offsets are committed in
+between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a record of a source came from."""
+    """Source partition and offset of a record."""
 
     partition: Partition
     offset: Partition
@@ -62,12 +63,12 @@ class World:
         """Called when a consumer waits."""
         self.log = _Log(self)
         self.killed: list[Callable[[], None]] = []
-        """`stop` of each task that was killed. Held, so that nothing of it is closed or written
-        before the test has looked."""
+        """The `stop` of each task that was killed. It is held back, so that nothing is closed or
+        written before the test has looked."""
         self._elsewhere: LogElsewhere | None = None
 
     def elsewhere(self) -> Mapping[str, str]:
-        """How other processes open a log with all the records that are in this one by now."""
+        """Return how other processes open a log with all the records that are in this one now."""
         if self._elsewhere is None or not self._elsewhere.can_take(self.log.topics):
             self._elsewhere = LogElsewhere()
         self._elsewhere.copy(self.log.topics)
@@ -80,14 +81,14 @@ class World:
         self._now_ms += max(0, round(milliseconds))
 
     def bury(self) -> None:
-        """Close what tasks that were killed had open. To be called when all has been looked at."""
+        """Close what killed tasks had open. Called when the test has looked at everything."""
         for stop in self.killed:
             with suppress(Exception):
                 stop()
         self.killed.clear()
 
     def wait(self) -> None:
-        """A consumer waits."""
+        """Advance the clock for a waiting consumer."""
         self.advance(STEP_MS)
         self.while_waiting()
 
@@ -97,9 +98,9 @@ class _Log(MemoryCluster):
         settings = ConsumerSettings(session_timeout_ms=SESSION_MS)
         super().__init__(world.now_ms, while_waiting=world.wait, consumer=settings)
         self.origins: dict[int, Origin] = {}
-        """Origins by the `id` of the record, which is sent and not in the log yet."""
+        """Origins of records that are sent and not in the log yet, by the record's `id`."""
         self.from_source: list[tuple[ConsumerRecord, Origin]] = []
-        """What tasks of sources wrote, in the order of the log."""
+        """Records that source tasks wrote, in the order of the log."""
 
     def append(
         self, records: Sequence[tuple[TopicPartition, ProducerRecord]]
@@ -128,10 +129,10 @@ class RunTransport:
     ) -> None:
         """
         Args:
-            origins: of the records that were converted and not sent yet, in their order.
+            origins: origins of the records that were converted and not sent yet, in order.
             batch: most records that a consumer is given at once.
             letters: topic of the task's dead letters, which no converter has made.
-            planned: for a task that reads the log by itself, so that what it asks are points.
+            planned: for a task that reads the log itself, so that its questions are points.
         """
         log = world.log
         records = _PlannedLog if planned else _RecordLog
@@ -141,15 +142,15 @@ class RunTransport:
         self.clock: Clock = MemoryClock(log)
 
     def offset_view(self) -> OffsetView:
-        # Only workers ask for it: the port has it, and a task in a test never comes here.
+        # Only workers ask for it. The port has it, but a task in a test never calls it.
         raise NotImplementedError("tasks do not ask for it")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class _OffsetLog:
-    """The offsets topic; its writes are points."""
+    """The offsets topic. Writes to it are points."""
 
     def __init__(self, world: World, points: Points) -> None:
         self._log = MemoryKeyedLog(world.log, world.log.offsets)
@@ -189,7 +190,7 @@ class _RecordLog(MemoryRecordLog):
     def producer(
         self, client_id: str, transactional_id: str | None, membership: Membership | None
     ) -> MemoryProducer:
-        # No group of workers is here whose member the producer could be.
+        # There is no group of workers in which the producer could be a member.
         log, origins = self._world.log, self._origins
         return _Producer(log, client_id, transactional_id, self._points, origins, self._letters)
 
@@ -198,7 +199,8 @@ class _RecordLog(MemoryRecordLog):
 
 
 class _PlannedLog(_RecordLog):
-    """What a task of planned batches asks of the log, and does to its group's offsets."""
+    """The log of a task of planned batches. Its reads, and its changes of the group's offsets, are
+    points."""
 
     def end_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
         self._points.pass_by("before the ends of the log are read")
@@ -241,8 +243,8 @@ class _Producer(MemoryProducer):
     def send(self, records: Sequence[ProducerRecord]) -> None:
         self._points.pass_by("before records are sent")
         for record in records:
-            if record.topic == self._letters:  # it says itself where it was read
-                self._log.origins.pop(id(record), None)  # of one that is gone by now
+            if record.topic == self._letters:  # its headers say where it was read
+                self._log.origins.pop(id(record), None)  # from a record that is gone by now
             elif self._origins:  # a sink sends nothing else
                 self._log.origins[id(record)] = self._origins.pop(0)
         super().send(records)
@@ -300,6 +302,7 @@ class _Consumer(MemoryConsumer):
         self._points.pass_by("after offsets are committed")
 
     def close(self) -> None:
-        """A process that is killed does not leave its group: its session has to end."""
+        """Close, unless the process was killed: it then does not leave its group, and its session
+        has to end."""
         if not self._points.dead:
             super().close()
