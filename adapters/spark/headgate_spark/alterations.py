@@ -2,16 +2,17 @@
 
     _headgate/altered-1.json      {"version": 1, "offsets": [["events", 0, 500]]}
 
-A change is one record, created exclusively and whole, and never removed: it has happened when the
-record is there, for all of its partitions, whoever dies afterwards. The *era* of an entry is the
-number of changes before it. An entry holds unless a later change took its partition back to before
-its end; one that does not hold is *stale*. A partition goes on at the end of its last entry that
-holds, or where a change since then has set it. (So the offsets of a group are only asked where
-neither is there, and need not change in the same moment: they follow.)
+A change is one record, created exclusively and whole, and never removed. Once the record exists,
+the change has happened for all of its partitions, even if a process dies afterwards.
 
-What is left to do after the record may be done by anybody, often, and at any later time: names of
-entries and files tell their eras, so no name is used twice, and what is removed is never what a
-later era has written.
+The *era* of an entry is the number of changes before it. An entry holds unless a later change took
+its partition back to before its end. An entry that does not hold is *stale*. A partition goes on at
+the end of its last entry that holds, or where a later change has set it. (So the group's offsets
+are read only if there is neither. They need not change at the same moment: they follow.)
+
+The work after the record may be done by any process, repeatedly, and at any later time. Names of
+entries and files have their eras, so no name is used twice. Nothing that a later era has written is
+ever removed.
 
     1. drafts of older eras go       from here on no entry of an older era can appear: an entry is
                                      made of a draft, whose writer looks for changes after it has
@@ -21,10 +22,10 @@ later era has written.
                                      renaming them
     3. the stale entries
 
-Why not change the manifest in place: who dies between the removal of files and the change of the
-group's offsets leaves a folder without records, and a group that is behind them (loss). A process
-that was frozen and wakes up commits a batch that begins where the folder ended before (loss), or
-publishes files that were taken back (doubling).
+The manifest is not changed in place. A process that dies between the removal of files and the
+change of the group's offsets would leave a folder without records before the group's offsets
+(loss). A process that was frozen and wakes up would commit a batch that begins where the folder
+ended before (loss). Or it would publish files that were taken back (doubling).
 """
 
 import json
@@ -58,9 +59,9 @@ class Alteration:
     """One change by a user."""
 
     era: int
-    """Era that begins with this alteration; from 1."""
+    """Era that begins with this alteration, counted from 1."""
     offsets: Mapping[TopicPartition, int]
-    """Where the next batch of each is to begin; 0 where it was reset."""
+    """Where the next batch of each partition is to begin; 0 if it was reset."""
 
     @property
     def path(self) -> str:
@@ -72,7 +73,7 @@ class Alteration:
 
     @classmethod
     def from_json(cls, era: int, data: bytes) -> "Alteration":
-        """Raises `ManifestError`."""
+        """Parse an alteration. Raises `ManifestError`."""
         path = cls(era, {}).path
         try:
             plain = of_this_version(json.loads(data), path)
@@ -85,7 +86,7 @@ class Alteration:
 
 
 class Look:
-    """What a listing of the manifest says. What holds can only be added to until the next era."""
+    """A listing of the manifest. Until the next era, entries that hold can only be added."""
 
     def __init__(
         self, files: Files, names: Sequence[str], alterations: Sequence[Alteration]
@@ -93,7 +94,7 @@ class Look:
         self._files = files
         self.alterations = alterations
         self._places: dict[TopicPartition, list[_Place]] = {}
-        """Place of each entry, in the order in which they were made."""
+        """Places of the entries of each partition, in the order in which they were made."""
         for name in names:
             found = ENTRY_NAME.fullmatch(name)
             if found:
@@ -108,19 +109,19 @@ class Look:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """`position` of each partition of which the manifest knows something, sorted."""
+        """The `position` of each partition that the manifest knows, sorted."""
         altered = {one for each in self.alterations for one in each.offsets}
         found = {one: self.position(one) for one in sorted(altered | set(self._places))}
         return {one: position for one, position in found.items() if position is not None}
 
     def entries(self, partition: TopicPartition) -> list[Entry]:
-        """Entries that hold, in order; each begins where the one before it ends, or where users set
-        the partition since."""
+        """Return the entries that hold, in order. Each begins where the one before it ends, or
+        where users have set the partition since."""
         return list(self._holding(partition, self._places.get(partition, ())))
 
     def without(self, partition: TopicPartition, known: Container[_Place]) -> list[Entry]:
-        """Entries that hold and are at none of these places, or may have more than one file. Reads
-        no others."""
+        """Return the entries that hold and are at none of these places, or may have more than one
+        file. No other entries are read."""
         places = self._places.get(partition, [])
         unsure = [
             one
@@ -130,11 +131,12 @@ class Look:
         return list(self._holding(partition, unsure))
 
     def last(self, partition: TopicPartition) -> Entry | None:
-        """The last that holds. Reads few, however many there are."""
+        """Return the last entry that holds. Reads few entries, however many there are."""
         return next(self._holding(partition, reversed(self._places.get(partition, ()))), None)
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Where its next batch begins; None: the manifest knows nothing of it."""
+        """Return where the partition's next batch begins. None: the manifest does not know the
+        partition."""
         last = self.last(partition)
         era = -1 if last is None else last.era
         for altered in reversed(self.alterations):
@@ -143,16 +145,17 @@ class Look:
         return None if last is None else last.end
 
     def at(self, partition: TopicPartition, start: int) -> list[Entry]:
-        """Entries that begin there, stale ones too."""
+        """Return the entries that begin there, stale ones included."""
         eras = [era for era, at in self._places.get(partition, ()) if at == start]
         found = [read_entry(self._files, partition, start, era) for era in eras]
         return [entry for entry in found if entry is not None]
 
     def stale(self) -> Iterator[Entry]:
-        """What users have taken back and is still there; the last first."""
+        """Yield the entries that users have taken back and that still exist, the last first."""
         for partition, places in sorted(self._places.items()):
             whole: set[int] = set()
-            """Eras whose entries before this one hold, because this one did."""
+            """Eras in which an entry was found to hold. All earlier entries of the era then hold,
+            too."""
             for era, start in reversed(places):
                 limit = self._limit(partition, era)
                 if limit is None or era in whole:
@@ -168,27 +171,30 @@ class Look:
             limit = self._limit(partition, era)
             if limit is None or start < limit:
                 entry = read_entry(self._files, partition, start, era)
-                # None: it was stale, and somebody has just removed it.
+                # None: it was stale, and another process has just removed it.
                 if entry is not None and (limit is None or entry.end <= limit):
                     yield entry
 
     def _limit(self, partition: TopicPartition, era: int) -> int | None:
-        """Before which an entry of that era must end to hold."""
+        """Return the offset up to which an entry of that era may reach to hold. None: there is no
+        limit."""
         later = (each.offsets.get(partition) for each in self.alterations[era:])
         return min((offset for offset in later if offset is not None), default=None)
 
 
 def may_have_more_files(place: _Place, after: _Place | None) -> bool:
-    """Whether the batch there may have more than one file: not if it has too few records.
+    """Return whether the batch there may have more than one file. It has one if it has too few
+    records.
 
     Args:
-        after: place of the next entry, where it ends; None: that is not known.
+        after: place of the next entry, where this one ends. None: it is not known.
     """
     return after is None or after[0] != place[0] or after[1] - place[1] >= 2 * SLICE_MIN
 
 
 def look(files: Files, known: Sequence[Alteration] = ()) -> Look:
-    """
+    """Return a listing of the manifest.
+
     Args:
         known: alterations of an earlier look, which never change.
     """
@@ -207,7 +213,7 @@ def look(files: Files, known: Sequence[Alteration] = ()) -> Look:
 
 
 def finish(files: Files) -> Look:
-    """Do what changes have left to do; the manifest as it is after that."""
+    """Finish what changes have left to do. Return the manifest as it is after that."""
     seen = _without_drafts(files)
     stale = list(seen.stale())
     for entry in stale:
@@ -225,8 +231,8 @@ def finish(files: Files) -> Look:
 
 
 def _without_drafts(files: Files) -> Look:
-    """The manifest as it is once no draft of an older era than its own is left: nothing of those
-    becomes an entry after this look. A change that comes meanwhile has its own drafts to remove."""
+    """Return the manifest once no draft of an era older than its own is left. After this look no
+    such draft becomes an entry. A change that comes meanwhile has its own drafts to remove."""
     seen = look(files)
     while True:
         for name in files.list(FOLDER) if seen.era else ():
@@ -240,16 +246,16 @@ def _without_drafts(files: Files) -> Look:
 
 
 def alter(files: Files, offsets: Mapping[TopicPartition, int | None]) -> None:
-    """Make the next batch of each partition begin at its offset (None: at its first record), on a
-    connector that is stopped: batches from there on go, with their files.
+    """Make the next batch of each partition begin at its offset (None: at its first record). The
+    connector must be stopped. Batches from there on are removed, with their files.
 
-    All of it or nothing. It is done when the record is there: who dies after that has it finished
-    by the next task, or the next change. A process that has survived commits nothing that began
-    before it.
+    It is done wholly or not at all, namely once the record exists. If the process dies after that,
+    the next task or the next change finishes the work. A process that has survived commits nothing
+    that it began before.
 
     Raises:
-        ManifestError: an offset lies inside a committed batch, whose files cannot be parted; or
-            somebody else alters offsets at the same time. Nothing was changed.
+        ManifestError: an offset lies inside a committed batch, whose files cannot be split, or
+            another process alters offsets at the same time. Nothing was changed.
     """
     begun = look(files)
     seen = finish(files)

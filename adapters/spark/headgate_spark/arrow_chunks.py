@@ -1,8 +1,8 @@
-"""Records as columns without an object for each: JSON is parsed by Arrow, batches are taken as
+"""Records as columns without an object for each. JSON is parsed by Arrow, and batches are taken as
 they are.
 
-What comes out is what the way record by record gives, to the value. Where Arrow might read
-something else, the caller is told so, and goes that way with all records of the part.
+The result equals that of the way record by record, value by value. If Arrow might read a value
+differently, the caller is told, and parses all records of the part one by one.
 """
 
 import json
@@ -29,9 +29,9 @@ from headgate_spark.columns import EXACT, STRING, written_type
 Arrays = dict[str, Any]
 """Columns of a chunk by their names, each of a type that `arrow_type` gives."""
 _TAKEN: Final = frozenset(("key", "topic", "partition", "offset", "timestamp"))
-"""Metadata that needs no look at headers."""
+"""Metadata for which headers need not be read."""
 _NO_TEXT: Final = frozenset((b"{", b" ", b"\t", b"\n", b"\r", b"\v", b"\f", TYPED_MARK))
-"""What begins so may be an object, or a value with a schema."""
+"""First bytes of a value that may be an object, or a value with a schema."""
 _DECODER: Final = json.JSONDecoder()
 _SCHEMA: Final = b'{"schema":'
 _PAYLOAD: Final = b',"payload":'
@@ -48,18 +48,18 @@ _BITS: Final = {SchemaType.INT8: 8, SchemaType.INT16: 16, SchemaType.INT32: 32}
 
 
 class _OtherWayError(Exception):
-    """Arrow might read it otherwise."""
+    """Arrow might read the values differently."""
 
 
 class ArrowParser:
-    """Parts of a slice as chunks.
+    """Turns parts of a slice into chunks.
 
     Args:
         known: columns so far and their kinds.
         metadata: names of `columns.metadata`.
         reserved: names of fields that get one more underscore.
         envelope: whether values are those of JsonConverter with schemas.
-        typed: columns of a schema's types keep them.
+        typed: whether columns keep the types of a schema.
     """
 
     def __init__(
@@ -79,15 +79,16 @@ class ArrowParser:
             for name, kind in known.items()
             if kind == STRING and (reserved is None or not reserved.fullmatch(name))
         }
-        """Fields that were text so far: Arrow would take some for times."""
+        """Fields that were text so far. Arrow would read some values as times."""
 
     @property
     def takes(self) -> bool:
-        """Whether any part can go this way."""
+        """Whether any part can be parsed this way."""
         return _TAKEN.issuperset(self._metadata)
 
     def chunk(self, part: RecordColumns | LogBatch, end: int) -> Chunk | None:
-        """The rows before offset `end`; None: this part has to go record by record."""
+        """Return the rows before offset `end`, or None if this part must be parsed record by
+        record."""
         try:
             if isinstance(part, LogBatch):
                 columns, count = _of_batch(part, end, self._typed)
@@ -203,10 +204,10 @@ def _rows_until(batch: LogBatch, end: int) -> int:
 
 
 def _lines(values: Sequence[bytes]) -> bytes:
-    """Values that each begin and end as an object, a line for each.
+    """Return the values, each of which begins and ends as an object, as one line each.
 
-    That Arrow finds as many objects as there are values then says that each value is one: between
-    ``}`` and ``{`` there is no place inside an object where a line may end.
+    If Arrow then finds as many objects as there are values, each value is one object: between ``}``
+    and ``{`` there is no place inside an object where a line may end.
     """
     data = pa.array(values, pa.binary())
     if not pc.all(pc.and_(pc.starts_with(data, b"{"), pc.ends_with(data, b"}"))).as_py():
@@ -217,7 +218,7 @@ def _lines(values: Sequence[bytes]) -> bytes:
 
 
 def _read(lines: bytes, count: int, columns: Any) -> Any:
-    """The table of `count` lines, with these columns at least."""
+    """Return the table of `count` lines, with at least these columns."""
     table = pyarrow.json.read_json(
         pa.BufferReader(lines),
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
@@ -229,11 +230,11 @@ def _read(lines: bytes, count: int, columns: Any) -> Any:
 
 
 def _plain(column: Any) -> Any:
-    """A column of Arrow's JSON as one array of a kind's type."""
+    """Return a column of Arrow's JSON as one array of a kind's type."""
     array = one(column)
     kind = array.type
     if pa.types.is_floating(kind):
-        # Whole numbers among them are exact below this only; and NaN is no JSON.
+        # Whole numbers among them are exact only below this. NaN is no JSON.
         if not pc.all(pc.less(pc.abs(array), EXACT)).as_py():
             raise _OtherWayError
     elif pa.types.is_null(kind):
@@ -255,7 +256,7 @@ def _typed_schema(start: bytes) -> Schema:
 
 
 def _opened(values: Sequence[bytes]) -> Arrays:
-    """Payloads of envelopes that all have the schema of the first."""
+    """Return the columns of payloads in envelopes that all have the schema of the first."""
     if not values[0].startswith(_SCHEMA):
         raise _OtherWayError
     text = values[0].decode()
@@ -267,7 +268,7 @@ def _opened(values: Sequence[bytes]) -> Arrays:
 
 
 def _typed(values: Sequence[bytes], start: bytes, tail: bytes, schema: Schema) -> Arrays:
-    """Columns of payloads between `start` and `tail`, read by `schema`."""
+    """Return the columns of payloads between `start` and `tail`, read by `schema`."""
     types = _types_of(schema)
     if not all(value.startswith(start) and value.endswith(tail) for value in values):
         raise _OtherWayError
@@ -283,7 +284,7 @@ def _typed(values: Sequence[bytes], start: bytes, tail: bytes, schema: Schema) -
 
 
 def _types_of(schema: Schema) -> dict[str, Any]:
-    """Arrow's types of the fields, where each is one that JSON has, too."""
+    """Return Arrow's types of the fields. Each must be a type that JSON has, too."""
     if schema.type is not SchemaType.STRUCT:
         raise _OtherWayError
     found: dict[str, Any] = {}
@@ -309,7 +310,8 @@ def _check(array: Any, schema: Schema) -> None:
 
 
 def _of_batch(batch: LogBatch, end: int, typed: bool) -> tuple[Arrays, int]:
-    """Columns and rows of a batch of the log. `typed`: columns of all types keep theirs."""
+    """Return the columns and the number of rows of a batch of the log. With `typed`, all columns
+    keep their types."""
     schema = schema_of(batch.schema)
     if not typed:
         _types_of(schema)
@@ -325,7 +327,7 @@ def _of_batch(batch: LogBatch, end: int, typed: bool) -> tuple[Arrays, int]:
         if array.null_count and not part.schema.optional:
             raise _OtherWayError
         array = array.cast(kind)
-        is_text = not typed and pa.types.is_floating(kind)  # NaN is one in JSON for people
+        is_text = not typed and pa.types.is_floating(kind)  # NaN is "NaN" in JSON for people
         if is_text and pc.all(pc.is_finite(array)).as_py() is False:
             raise _OtherWayError
         found[part.name] = array

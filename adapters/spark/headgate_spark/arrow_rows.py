@@ -1,4 +1,4 @@
-"""Rows of a Spark plan as values of Connect's types, by way of Arrow: no Row object is made."""
+"""Rows of a Spark plan as values of Connect's types, by way of Arrow. No Row object is made."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -17,16 +17,17 @@ _NO_FORM: Final = (
 
 
 def prepare(session: Any, rows: int) -> None:
-    """Settings of the session that decide what values come out as: instants in UTC, and `rows` at
-    the most in one table."""
+    """Set the session's settings on which values depend: instants are in UTC, and one table has at
+    most `rows` rows."""
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(rows))
 
 
 def check_columns(frame: Any) -> None:
-    """
+    """Check the types of the columns.
+
     Raises:
-        DataError: a column has a type that Arrow has none for; names it.
+        DataError: Arrow has no type for a column. The message names it.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_type
@@ -40,10 +41,10 @@ def check_columns(frame: Any) -> None:
 
 
 def tables(session: Any, frame: Any) -> Iterator[Any]:
-    """The rows of `frame` in its order as tables of pyarrow, as they come from Spark.
+    """Yield the rows of `frame` in its order as tables of pyarrow, as they come from Spark.
 
     Raises:
-        Exception: whatever Spark's client raises.
+        Exception: as Spark's client raises it.
     """
     client = session.client
     for part in client.to_table_as_iterator(frame._plan.to_proto(client), {}):
@@ -52,7 +53,8 @@ def tables(session: Any, frame: Any) -> Iterator[Any]:
 
 
 class RowReader:
-    """Turns tables into values; keeps what it knows of the columns from one to the next."""
+    """Turns tables into values. It keeps what it knows of the columns from one table to the
+    next."""
 
     def __init__(self) -> None:
         self._columns: Any = None
@@ -60,7 +62,7 @@ class RowReader:
         self._schema: Schema | None = None
 
     def values(self, table: Any) -> tuple[Schema, list[dict[str, Any]]]:
-        """The STRUCT of the columns, and a value of it for each row.
+        """Return the STRUCT of the columns, and a value of it for each row.
 
         Raises:
             DataError: a column's type, or a value, has no form in Connect's types.

@@ -1,8 +1,8 @@
 """Dead letters of a sink of planned batches.
 
-Executors say at which offsets the records are that could not be written. The task reads those
-records again and reports them, before the batch commits: a kill between the two makes a letter
-come twice, and loses none.
+Executors report the offsets of records that could not be written. The task reads these records
+again and reports them, before the batch commits. So a kill between the two writes a letter twice,
+and loses none.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,24 +20,24 @@ from headgate.connector.api import (
 from headgate.ports import ConsumerRecord, TopicPartition, TransportError
 
 READ_MAX: Final = 2_000
-"""Offsets that are read at a time."""
+"""Most offsets that are read at a time."""
 
 
 class BadRecords:
-    """Reports the records of batches that could not be written; one thread."""
+    """Reports the records of batches that could not be written. For one thread."""
 
     def __init__(self, context: PlannedSinkTaskContext) -> None:
         self._log = context.log
         self._reporter: ErrantRecordReporter | None = context.errant_record_reporter()
         self._reported: dict[TopicPartition, set[int]] = {}
-        """Offsets that were reported and are of no batch that was committed: a batch that is tried
-        again reports them no second time."""
+        """Offsets that were reported, and are not in a committed batch yet. A batch that is tried
+        again does not report them a second time."""
         self._last: Reported | None = None
-        """The last one that the log may not have yet."""
+        """The last report whose letter may not be in the log yet."""
 
     @property
     def reports(self) -> bool:
-        """Whether anybody wants to know which records they are."""
+        """Whether bad records are reported one by one."""
         return self._reporter is not None
 
     def report(self, place: TopicPartition, bad: Mapping[int, str]) -> None:
@@ -67,7 +67,7 @@ class BadRecords:
             self.report(place, bad)
 
     def committed(self, place: TopicPartition, end: int) -> None:
-        """Forget the records before `end`: they come no more."""
+        """Forget the records before `end`: they are not read again."""
         known = self._reported.get(place)
         if known:
             self._reported[place] = {offset for offset in known if offset >= end}
@@ -84,7 +84,7 @@ class BadRecords:
 
 
 def _near(offsets: Iterable[int]) -> Iterator[list[int]]:
-    """Offsets in groups that are worth one read each."""
+    """Yield the offsets in groups, each near enough for one read."""
     group: list[int] = []
     for offset in offsets:
         if group and offset - group[0] >= READ_MAX:

@@ -1,4 +1,4 @@
-"""What is in the next batch, and into how many slices it is cut."""
+"""The contents of the next batch, and its division into slices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from headgate.ports import TopicPartition
 
 SLICE_MIN = 20_000
-"""Below this many offsets a slice costs more to start than it saves."""
+"""Least offsets of a slice. A smaller slice costs more to start than it saves."""
 FIRST = 200_000
-"""Most offsets of a batch as long as it is not known how long one takes."""
+"""Most offsets of a batch until it is known how long one takes."""
 WANTED_S = 3.0
-"""How long a batch may take. A longer one would gain little, and a stop has to wait for it."""
+"""How long a batch may take, in seconds. A longer one would gain little, and a stop has to wait for
+it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets `start` <= offset < `end` of one topic-partition; never empty."""
+    """Offsets `start` <= offset < `end` of one topic-partition. Never empty."""
 
     topic: str
     partition: int
@@ -30,8 +31,8 @@ class Range:
 class BatchSize:
     """How many offsets the next batch may have.
 
-    A batch costs a Spark job, and a Python process for each slice, whatever it has. So where many
-    records wait it has as many as are written in `WANTED_S`, which also bounds the memory of a
+    A batch costs a Spark job, and a Python process for each slice, whatever its size. So if many
+    records wait, it has as many as are written in `WANTED_S`. That also bounds the memory of a
     slice: an executor holds what it parses in that time.
 
     Args:
@@ -43,7 +44,7 @@ class BatchSize:
         self.now = min(limit, FIRST)
 
     def took(self, offsets: int, seconds: float) -> None:
-        """A batch of so many offsets took so long. One that was not full says little."""
+        """Note how long a batch took. A batch that was not full says little."""
         if offsets < self.now:
             return
         wanted = int(offsets * WANTED_S / seconds) if seconds > 0 else self._limit
@@ -53,9 +54,9 @@ class BatchSize:
 def next_batch(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int
 ) -> list[Range]:
-    """The range of each partition that has records, `limit` offsets together at most.
+    """Return the range of each partition that has records, together at most `limit` offsets.
 
-    Shares are even, so no partition waits for another; what one does not need the others get.
+    Shares are even, so no partition waits for another. Others get what a partition does not need.
     Sorted by topic and partition.
     """
     lags = {
@@ -77,7 +78,8 @@ def next_batch(
 
 
 def cut(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
-    """Each range in slices, so that about `cores` of them, and no tiny ones, run at a time."""
+    """Return each range in slices, so that about `cores` of them, and no tiny ones, run at a
+    time."""
     total = sum(one.count for one in ranges)
     size = max(-(-total // max(cores, 1)), SLICE_MIN)
     return [_cut_one(one, max(one.count // size, 1)) for one in ranges]

@@ -1,4 +1,4 @@
-"""Whether a Spark that is not ours can hold what is to run on it."""
+"""Checks whether a Spark that is not ours has room for the tasks that are to run on it."""
 
 import re
 from collections.abc import Sequence
@@ -9,10 +9,11 @@ from headgate_spark.slots import SlotsError, most_at_once, most_of_some, slots_w
 OLDEST = (4, 3)
 """The oldest Spark that Headgate is tested with, major and minor version."""
 HOLD_MS = 3000
-"""Longer than a Spark at work needs to hand out all tasks of one job."""
+"""How long each probe holds its slot: longer than a busy Spark needs to hand out all tasks of a
+job."""
 
-# In the JVM, where a task costs nothing to start: forking a Python worker for each would take so
-# long on a small machine that the first were over before the last began.
+# The probes run in the JVM, where a task costs nothing to start. Forking a Python worker for each
+# takes so long on a small machine that the first would end before the last began.
 _HOLD = (
     "java_method('java.lang.System', 'currentTimeMillis') as begin",
     f"java_method('java.lang.Thread', 'sleep', {HOLD_MS}L) as slept",
@@ -21,12 +22,14 @@ _HOLD = (
 
 
 def free_slots(remote: str, wanted: int) -> int:
-    """How many of `wanted` tasks this Spark runs at a time just now, other users' work included.
+    """Return how many of `wanted` tasks this Spark can run at a time just now, besides other users'
+    work.
 
-    It is measured, because a client of Spark Connect cannot ask: `wanted` tasks each hold a slot
-    for some seconds, and those that overlapped are counted. A Spark that has just begun, or a busy
-    machine, may be slower than that to hand them out, so that too few overlap: while there are too
-    few it is measured again, until that finds no more.
+    It is measured, because a client of Spark Connect cannot ask. `wanted` tasks each hold a slot
+    for some seconds, and those that overlapped are counted.
+
+    A Spark that has just started, or a busy machine, may hand them out more slowly, so that too few
+    overlap. So while the result is too small, the measurement is repeated until it no longer grows.
 
     Raises:
         SlotsError: the server cannot be reached, or is too old.
@@ -37,7 +40,7 @@ def free_slots(remote: str, wanted: int) -> int:
         return most_of_some(lambda: _overlapping(sessions, wanted), wanted)
     except SlotsError:
         raise
-    except Exception as error:  # of many kinds, by the layer that failed
+    except Exception as error:  # of many kinds, depending on the layer that failed
         first = (str(error).splitlines() or [""])[0]
         raise SlotsError(
             f"spark.remote {shown_remote(remote)} cannot run a job: {type(error).__name__}: {first}"
@@ -47,10 +50,10 @@ def free_slots(remote: str, wanted: int) -> int:
 
 
 def check_version(what: str, version: str) -> None:
-    """Refuse a Spark that is older than `OLDEST`; `version` is as Spark says it.
+    """Refuse a Spark that is older than `OLDEST`. `version` is as Spark reports it.
 
     Raises:
-        SlotsError: with both versions.
+        SlotsError: names both versions.
     """
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
@@ -69,7 +72,7 @@ def check_slots(remote: str, workers: int, tasks_max: Sequence[int], per_process
     """Refuse a Spark with too few free slots.
 
     Raises:
-        SlotsError: with the numbers.
+        SlotsError: names the numbers.
     """
     free = free_slots(remote, slots_wanted(workers, tasks_max, per_process))
     refusal = too_few(shown_remote(remote), free, workers, tasks_max, per_process)

@@ -1,4 +1,4 @@
-"""Some records as rows of a file, and the files that are made of them."""
+"""Records as rows of a file, and the files that are made of them."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ import orjson
 from headgate_spark import columns as cols
 
 VALUE = "value"
-"""Column of what is no object."""
+"""Column for values that are no objects."""
 PLAIN_KINDS: Mapping[str, str] = {
     "bool": cols.BOOLEAN, "float": cols.FLOAT, "double": cols.DOUBLE, "string": cols.STRING,
 }  # fmt: skip
@@ -20,7 +20,7 @@ PLAIN_KINDS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Chunk:
-    """Some rows, as columns with kinds of their own (Arrow), or as they are for JSON."""
+    """Some rows: for JSON as they are, otherwise as Arrow columns with kinds of their own."""
 
     length: int
     kinds: dict[str, str]
@@ -41,19 +41,19 @@ class Chunk:
 
     @classmethod
     def typed(cls, table: Any, more: "Chunk") -> "Chunk":
-        """The columns of a pyarrow.Table with their types, and those of `more`."""
+        """Return the columns of a pyarrow.Table with their types, and those of `more`."""
         arrays = {name: written(one(table.column(name))) for name in table.column_names}
         kinds = {name: kind_of_array(array) for name, array in arrays.items()}
         return cls(table.num_rows, {**kinds, **more.kinds}, {**arrays, **more.arrays}, None)
 
     def has_null(self, name: str) -> bool:
-        """Whether a row has null in the column."""
+        """Return whether a row has null in the column."""
         if self.kinds.get(name, cols.NULL) == cols.NULL:
             return self.length > 0
         return bool(self.arrays[name].null_count)
 
     def column(self, name: str, kind: str) -> Any:
-        """The column as `kind`, which holds all that this chunk has."""
+        """Return the column as `kind`, which must hold all values of this chunk."""
         import pyarrow as pa
 
         mine = self.kinds.get(name, cols.NULL)
@@ -73,7 +73,7 @@ class Chunk:
 
 
 def one(column: Any) -> Any:
-    """A column of a table as one array."""
+    """Return a column of a table as one array."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
@@ -82,13 +82,13 @@ def one(column: Any) -> Any:
 
 
 def written(array: Any) -> Any:
-    """A column of a schema's type as it is written."""
+    """Return a column of a schema's type in the form in which it is written."""
     kind = cols.written_type(array.type)
     return cols.texts(array) if kind is None else array.cast(kind)
 
 
 def kind_of_array(array: Any) -> str:
-    """The kind of a column that is as it is written."""
+    """Return the kind of a column that is in its written form."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -103,17 +103,17 @@ def kind_of_array(array: Any) -> str:
 
 
 def written_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """The columns that files have, at least one.
+    """Return the columns of files. There is at least one.
 
-    One without any value yet is left out: its type is not known, and readers take a missing
-    column for nulls, but not a column whose type differs from file to file.
+    A column without any value yet is left out, because its type is not known. Readers take a
+    missing column for nulls, but refuse a column whose type differs from file to file.
     """
     known = {name: kind for name, kind in columns.items() if kind != cols.NULL}
     return known or {VALUE: cols.STRING}
 
 
 def _tables(chunks: Sequence[Chunk], columns: Mapping[str, str]) -> Iterator[Any]:
-    """The chunks as Arrow tables of one schema."""
+    """Yield the chunks as Arrow tables of one schema."""
     import pyarrow as pa
 
     known = written_columns(columns)
@@ -133,7 +133,7 @@ def _write_parquet(path: Path, chunks: Sequence[Chunk], columns: Mapping[str, st
 
 
 def _write_csv(path: Path, chunks: Sequence[Chunk], columns: Mapping[str, str]) -> None:
-    """With a header line. Null is nothing, an empty text is ``""``."""
+    """Write a header line and the rows. Null is written as nothing, an empty text as ``""``."""
     from pyarrow import csv
 
     writer: Any = None
@@ -144,7 +144,7 @@ def _write_csv(path: Path, chunks: Sequence[Chunk], columns: Mapping[str, str]) 
 
 
 def _write_json(path: Path, chunks: Sequence[Chunk], _columns: Mapping[str, str]) -> None:
-    """One object per line, as it was: nothing needs to be united."""
+    """Write one object per line, as it was: nothing needs to be united."""
     with path.open("wb") as file:
         for chunk in chunks:
             assert chunk.rows is not None

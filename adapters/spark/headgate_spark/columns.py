@@ -1,4 +1,4 @@
-"""Kinds of columns, and how differing ones are united without losing a value.
+"""Kinds of columns, and how differing kinds are united without losing a value.
 
     null < boolean                          < string
     null < integer < long                   < string
@@ -6,16 +6,19 @@
     null < float   < double                 < string
     null < a type of a schema               < string
 
-`integer` is a whole number within +-2**53, which a double holds exactly; `long` any of 64 bits.
-Both are written as int64. So 1 and 1.5 make a double, 2**60 and 1.5 make a string, whole numbers
-beyond 64 bits are strings. Where kinds conflict within a column's first batch, all its values
-become strings: strings as they are, others as their JSON text. In later batches the column is
-pinned (`fits`). Objects and lists without a schema are written as their JSON text: their shape
-changes from record to record, and a struct column that has to grow breaks its readers.
+`integer` is a whole number within +-2**53, which a double holds exactly. `long` is any of 64 bits.
+Both are written as int64. So 1 and 1.5 make a double, 2**60 and 1.5 make a string, and whole
+numbers beyond 64 bits are strings.
 
-A value with a schema keeps its type where Spark reads that type from Parquet: decimals of up to 38
-digits, dates, timestamps of up to microseconds, binary, lists, maps and structs. The kind is then
-the JSON text of the schema. Times of day, durations, nanoseconds and longer numbers are strings.
+If kinds conflict within a column's first batch, all its values become strings: strings as they are,
+others as their JSON text. In later batches the column is pinned (`fits`). Objects and lists without
+a schema are written as their JSON text. Their shape changes from record to record, and a struct
+column that has to grow breaks its readers.
+
+A value with a schema keeps its type if Spark reads that type from Parquet. These are decimals of up
+to 38 digits, dates, timestamps of up to microseconds, binary, lists, maps and structs. The kind is
+then the JSON text of the schema. Times of day, durations, nanoseconds and longer numbers are
+strings.
 """
 
 import json
@@ -36,7 +39,7 @@ NULL, BOOLEAN, INTEGER, LONG, FLOAT, DOUBLE, STRING = (
 DECLARED = (BOOLEAN, LONG, DOUBLE, STRING)
 """Kinds that users may declare."""
 EXACT = 2**53
-"""Up to here a double holds whole numbers exactly."""
+"""Largest number up to which a double holds all whole numbers exactly."""
 _INT64 = 2**63
 _UNIONS = {
     frozenset((INTEGER, LONG)): LONG,
@@ -45,11 +48,11 @@ _UNIONS = {
     frozenset((FLOAT, DOUBLE)): DOUBLE,
 }
 _DECIMAL_DIGITS = 38
-"""What Spark's decimals have at the most."""
+"""Most digits of Spark's decimals."""
 
 
 def unite(one: str, other: str) -> str:
-    """The least kind that holds the values of both. Associative and commutative."""
+    """Return the least kind that holds the values of both. Associative and commutative."""
     if one == other or other == NULL:
         return one
     if one == NULL:
@@ -58,18 +61,19 @@ def unite(one: str, other: str) -> str:
 
 
 def fits(kind: str, pinned: str) -> bool:
-    """Whether values of `kind` can be written to a column whose files have the kind `pinned`."""
+    """Return whether values of `kind` can be written to a column whose files have the kind
+    `pinned`."""
     return pinned == NULL or type_name(unite(pinned, kind)) == type_name(pinned)
 
 
 def unfit(columns: Mapping[str, str], pinned: Mapping[str, str]) -> list[str]:
-    """The columns whose values do not fit what is pinned."""
+    """Return the columns whose values do not fit the pinned kinds."""
     return [name for name, kind in columns.items() if not fits(kind, pinned.get(name, NULL))]
 
 
 class Spelling:
-    """One spelling for names that differ in case only: the first one. Spark, Hive and DuckDB refuse
-    a table with both. Names that a folder has are left as they are."""
+    """Chooses one spelling, the first, for names that differ in case only. Spark, Hive and DuckDB
+    refuse a table with both. Names that a folder has are left as they are."""
 
     def __init__(self, known: Iterable[str]) -> None:
         self._known = dict.fromkeys(known)
@@ -78,7 +82,7 @@ class Spelling:
             self._by_lower.setdefault(name.lower(), name)
 
     def of(self, name: str) -> str:
-        """The spelling that stands for `name`, its own if it is new."""
+        """Return the spelling that stands for `name`: its own if it is new."""
         if name in self._known:
             return name
         return self._by_lower.setdefault(name.lower(), name)
@@ -87,7 +91,8 @@ class Spelling:
 def unite_columns(
     parts: Iterable[Mapping[str, str]], spelling: Spelling | None = None
 ) -> dict[str, str]:
-    """Columns of all parts, in order of first sight. Without `spelling` each name is a column."""
+    """Return the columns of all parts, in order of first sight. Without `spelling` each name is a
+    column."""
     united: dict[str, str] = {}
     for part in parts:
         for given, kind in part.items():
@@ -97,7 +102,7 @@ def unite_columns(
 
 
 def kind_of(values: Sequence[Any]) -> str:
-    """The kind of a column of values as JSON gives them."""
+    """Return the kind of a column of values as JSON gives them."""
     kind = NULL
     for found in set(map(type, values)):
         if found is int:
@@ -118,11 +123,11 @@ def _kind_of_ints(values: Sequence[int]) -> str:
 
 
 def as_text(value: Any) -> str | None:
-    """A value of a column of strings."""
+    """Return a value for a column of strings."""
     if value is None or type(value) is str:
         return value
     if type(value) is float and not math.isfinite(value):
-        return text_of(None, value)  # orjson has null for it
+        return text_of(None, value)  # orjson writes null for it
     try:
         return orjson.dumps(value).decode()
     except TypeError:  # a whole number beyond 64 bits
@@ -130,7 +135,7 @@ def as_text(value: Any) -> str | None:
 
 
 def to_arrow(values: Sequence[Any], kind: str) -> Any:
-    """The column; `kind` holds all `values`, which are those of JSON."""
+    """Return the column. `kind` must hold all `values`, which are JSON's."""
     import pyarrow as pa
 
     if kind == STRING:
@@ -143,8 +148,8 @@ def to_arrow(values: Sequence[Any], kind: str) -> Any:
 
 
 def arrow_type(kind: str) -> Any:
-    """A column that has only nulls is written as strings: few readers know a type of null, and
-    any text can follow."""
+    """Return the Arrow type of a kind. A column that has only nulls is written as strings: few
+    readers know a type of null, and any text can follow."""
     import pyarrow as pa
 
     if kind.startswith("{"):
@@ -155,7 +160,7 @@ def arrow_type(kind: str) -> Any:
 
 
 def type_name(kind: str) -> str:
-    """Arrow's name for the type of the column, for messages."""
+    """Return Arrow's name for the type of the column, for messages."""
     return str(arrow_type(kind))
 
 
@@ -163,7 +168,7 @@ def type_name(kind: str) -> str:
 
 
 def written_type(kind: Any) -> Any:
-    """The Arrow type that values of the type `kind` are written with; None: as text."""
+    """Return the Arrow type with which values of the type `kind` are written. None: as text."""
     import pyarrow as pa
 
     types = pa.types
@@ -182,7 +187,7 @@ def written_type(kind: Any) -> Any:
 
 
 def _spark_reads(kind: Any) -> bool:
-    """Whether Spark reads a column of this type from Parquet."""
+    """Return whether Spark reads a column of this type from Parquet."""
     import pyarrow as pa
 
     types = pa.types
@@ -211,7 +216,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def typed_kind(kind: Any) -> str:
-    """The kind of columns of an Arrow type that `written_type` gives and JSON has not."""
+    """Return the kind of columns of an Arrow type that `written_type` gives and JSON lacks."""
     import pyarrow as pa
 
     from headgate_arrow import arrow_types
@@ -222,7 +227,7 @@ def typed_kind(kind: Any) -> str:
 
 @lru_cache(maxsize=256)
 def inner_clash(name: str, kind: str) -> str:
-    """Which fields within a column differ in case only; empty: none."""
+    """Return which fields within a column differ in case only. Empty: none."""
     if not kind.startswith("{"):
         return ""
     import pyarrow as pa
@@ -243,7 +248,7 @@ def _typed(kind: str) -> Any:
 
 
 def texts(array: Any) -> Any:
-    """A column as strings: strings as they are, others as their JSON text."""
+    """Return a column as strings: strings as they are, others as their JSON text."""
     import pyarrow as pa
 
     from headgate_arrow import arrow_types

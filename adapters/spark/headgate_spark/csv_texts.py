@@ -1,5 +1,5 @@
-"""Which values Spark writes to CSV as a given text. Source: UnivocityGenerator, which calls Java's
-`toString` of numbers and truth values."""
+"""Values that Spark writes to CSV as a given text. Source: UnivocityGenerator, which calls Java's
+`toString` of numbers and booleans."""
 
 import datetime
 import decimal
@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 
 
 def has_written_as(column: Any, text: str, plain_dates: bool) -> bool:
-    """Whether a value of a column of a pyarrow.Table is written as `text`, which is not empty.
+    """Return whether a value in a column of a pyarrow.Table is written as `text`, which is not
+    empty.
 
     Args:
-        plain_dates: dates are written as 2026-11-28. Else they are not looked at, and timestamps
-            never are.
+        plain_dates: dates are written as 2026-11-28. If not, they are not checked. Timestamps never
+            are.
     """
     value = _value(column.type, text, plain_dates)
     if value is None:
@@ -25,8 +26,8 @@ def has_written_as(column: Any, text: str, plain_dates: bool) -> bool:
 
 
 def _value(kind: Any, text: str, plain_dates: bool) -> Any:
-    """The value of a type that has the form `text`; None: no value of it has. Of floats the form is
-    looked at as far as that a number has a point in it."""
+    """Return the value of a type whose form is `text`, or None if no value has it. For floats the
+    only check of the form is that a number has a point."""
     types = pa.types
     if types.is_string(kind) or types.is_large_string(kind):
         return text
@@ -42,7 +43,7 @@ def _value(kind: Any, text: str, plain_dates: bool) -> Any:
             return float(text)
         if types.is_decimal(kind):
             number = decimal.Decimal(text)
-            # Both Java and Python write as many digits after the point as the type has.
+            # Java and Python both write as many digits after the point as the type has.
             same = number.is_finite() and number.as_tuple().exponent == -kind.scale
             return pa.scalar(number, kind).as_py() if same and str(number) == text else None
         if types.is_date(kind) and plain_dates:

@@ -1,12 +1,12 @@
-"""PySpark's daemon of executors with what tasks need loaded already.
+"""PySpark's daemon on executors, with the modules that tasks need loaded ahead.
 
-The daemon forks a process for each task. What it has imported, its children have for nothing: a
-task then begins in a fraction of a second, where it would spend most of one second of CPU on
-imports, and idle tasks share that memory.
+The daemon forks a process for each task, and its children share all that it has imported. So a task
+begins in a fraction of a second. Otherwise it would spend most of a second of CPU on imports. Idle
+tasks share that memory, too.
 
-Spark starts one in each executor for each session of Spark Connect, and ends none before the
-executor ends. A worker that comes back has a new session, so this one ends once it is idle. Spark
-starts another where it finds none.
+Spark starts a daemon in each executor for each session of Spark Connect, and ends none before the
+executor ends. A worker that comes back has a new session. So a daemon ends once it is idle. Spark
+starts another if it finds none.
 """
 
 import contextlib
@@ -44,20 +44,21 @@ ONE_THREAD = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 PRELOAD_VARIABLE = "HEADGATE_PRELOAD"
-"""Names of further modules, parted by commas: the task body and what it needs."""
+"""Variable with the names of further modules, separated by commas: the task body and what it
+needs."""
 
 IDLE_S = 600.0
-"""A daemon without children ends after so long. The next task of its session then begins a second
-later, as the first one did."""
+"""Time after which a daemon without children ends, in seconds. The next task of its session then
+begins a second later, as the first one did."""
 IDLE_VARIABLE = "HEADGATE_DAEMON_IDLE_S"
 LOOKS = 4
 """How often it looks for children in that time."""
 
 
 def preload() -> None:
-    """Imports what is there. A module that is missing fails where it is needed, if at all."""
-    # A fork copies one thread only; neither a library's pool nor a helper may be among what is
-    # lost, holding a lock that nobody will give back.
+    """Import the modules that exist. A missing module fails where it is needed, if at all."""
+    # A fork copies one thread only. Threads of a library's pool, or a helper, would be lost in the
+    # child, with locks that are never released.
     for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)
     named = [name for name in os.environ.get(PRELOAD_VARIABLE, "").split(",") if name]
@@ -73,7 +74,7 @@ def wait_for_children() -> None:
     """Wait for each child that ends, from the next fork on.
 
     PySpark's daemon ignores SIGCHLD. The kernel then drops the CPU time of children that have
-    ended, and whoever measures the executor sees too little.
+    ended, and measurements of the executor are too low.
     """
     os.register_at_fork(before=_heed_children)
 
@@ -110,7 +111,7 @@ def end_when_idle(idle_s: float) -> None:
 
 
 def _forget_alarm() -> None:
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a child has no timer; this is its own to use
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a child has no timer, and may use the signal
 
 
 def _has_children() -> bool:
@@ -122,7 +123,8 @@ def _has_children() -> bool:
 
 
 def _has_accepted() -> bool:
-    """Whether a task waits for its child: its connection is accepted, the fork is yet to come."""
+    """Return whether a task waits for its child: its connection is accepted, and the fork has still
+    to come."""
     return any(_is_connection(int(each.name)) for each in Path("/dev/fd").iterdir())
 
 
@@ -133,7 +135,7 @@ def _is_connection(descriptor: int) -> bool:
         with socket.socket(fileno=os.dup(descriptor)) as found:
             return not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     except OSError:
-        return False  # that of the listing itself, which is closed by now
+        return False  # the listing's own descriptor, which is closed by now
 
 
 if __name__ == "__main__":

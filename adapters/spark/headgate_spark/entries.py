@@ -1,5 +1,5 @@
-"""Entries of a manifest: committed batches of one topic-partition, and the names of all that is
-kept with them. See `headgate_spark.manifest`."""
+"""Entries of a manifest, which are committed batches of one topic-partition, and the names of all
+files kept with them. See `headgate_spark.manifest`."""
 
 import json
 import re
@@ -14,33 +14,33 @@ FOLDER = "_headgate"
 STAGING = "_headgate/staging"
 VERSION = 1
 ENTRY_NAME = re.compile(r"(.+)-(\d+)-(\d+)(?:\.(\d+))?\.json")
-"""Groups: topic, partition, start, era if it is not 0."""
+"""Name of an entry. Groups: topic, partition, start, era if it is not 0."""
 PUBLISHED_NAME = re.compile(r"(.+)-(\d+)-(\d+)-(\d+)(?:\.(\d+))?\.[a-z]+")
-"""Groups: topic, partition, start, number, era if it is not 0."""
+"""Name of a published file. Groups: topic, partition, start, number, era if it is not 0."""
 DRAFT_NAME = re.compile(r"\.draft-(\d+)-.+")
-"""Name of a draft, which may become an entry; group: era."""
+"""Name of a draft, which may become an entry. Group: era."""
 STAGED_NAME = re.compile(r"(.+)-(\d+)-(\d+)-\d+-[0-9a-f]{32}\.[a-z]+")
 
 
 class ManifestError(Exception):
-    """The manifest is not one that this version wrote, or the folder holds files that it does not
-    know where its own are to be."""
+    """The manifest was not written by this version, or unknown files are where the sink's own are
+    to be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A committed batch of one topic-partition. The target's key: `path`."""
+    """A committed batch of one topic-partition. Its key in the target is `path`."""
 
     topic: str
     partition: int
     start: int
     end: int
-    """Offset after the last record; the next entry's start."""
+    """Offset after the last record, which is the next entry's start."""
     files: tuple[tuple[str, str], ...]
-    """Staged path, published path; in order of offsets."""
+    """Staged path and published path of each file, in order of offsets."""
     records: int = 0
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns and kinds (`headgate_spark.columns`) known by the end of this batch, in order."""
+    """Columns and kinds (`headgate_spark.columns`) known at the end of this batch, in order."""
     era: int = 0
     """How often users had altered offsets before (`headgate_spark.alterations`)."""
     last_record: tuple[int, int] | None = None
@@ -71,7 +71,7 @@ class Entry:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "Entry":
-        """Raises `ManifestError`."""
+        """Parse an entry. Raises `ManifestError`."""
         try:
             plain = of_this_version(json.loads(data), path)
             last = plain.get("last_record")  # entries of earlier versions have none
@@ -94,7 +94,7 @@ class Entry:
 
 
 def of_this_version(plain: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Raises `ManifestError`."""
+    """Return `plain` if this version wrote it. Raises `ManifestError`."""
     if plain["version"] != VERSION:
         raise ManifestError(
             f"{path} has version {plain['version']!r}, expected {VERSION}: it was written by "
@@ -108,13 +108,14 @@ def entry_path(topic: str, partition: int, start: int, era: int) -> str:
 
 
 def published_path(topic: str, partition: int, start: int, number: int, era: int, kind: str) -> str:
-    """Path of file `number` of a batch that begins at `start`."""
+    """Return the path of file `number` of a batch that begins at `start`."""
     return f"{topic}-{partition}-{start}-{number}{_suffix(era)}.{kind}"
 
 
 def staged_path(topic: str, partition: int, start: int, number: int, token: str, kind: str) -> str:
-    """Path of file `number` of a batch that begins at `start`. `token` (32 hex digits) is new
-    for each attempt to write it: a lost attempt may still be writing when the next one begins."""
+    """Return the staged path of file `number` of a batch that begins at `start`. `token` (32 hex
+    digits) is new for each attempt: a lost attempt may still be writing when the next one
+    begins."""
     return f"{STAGING}/{topic}-{partition}-{start}-{number}-{token}.{kind}"
 
 
@@ -123,7 +124,7 @@ def draft_prefix(era: int) -> str:
 
 
 def read_entry(files: Files, partition: TopicPartition, start: int, era: int) -> Entry | None:
-    """None: there is none. Raises `ManifestError`."""
+    """Return the entry, or None if there is none. Raises `ManifestError`."""
     path = entry_path(*partition, start, era)
     try:
         data = files.read(path)

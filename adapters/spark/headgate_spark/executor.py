@@ -1,7 +1,7 @@
-"""What runs on executors for a resident task: a thin skin around its body.
+"""The code on executors for a resident task: a thin layer around its body.
 
-Kept apart from the launcher: executors import this module, and it imports nothing of Spark's
-client.
+It is separate from the launcher, because executors import this module, and it imports nothing of
+Spark's client.
 """
 
 import importlib
@@ -13,7 +13,7 @@ RESULT_SCHEMA = "status string, error string"
 
 
 def resolve(name: str) -> Callable[..., Any]:
-    """The function that ``module:function`` names."""
+    """Return the function that ``module:function`` names."""
     module, colon, function = name.partition(":")
     if not colon:
         raise ValueError(f"{name!r} names no function, expected module:function")
@@ -22,8 +22,8 @@ def resolve(name: str) -> Callable[..., Any]:
 
 
 def run_resident(body: str, argument: str, batches: Iterator[Any]) -> Iterator[Any]:
-    """Function of `mapInArrow`: runs the body and gives one row. Never raises, since Spark would
-    start the task again by itself."""
+    """Run the body and yield one row, as a function of `mapInArrow`. Never raises, since Spark
+    would then start the task again by itself."""
     import pyarrow as pa
 
     for _ in batches:
@@ -40,15 +40,15 @@ def _run(body: str, argument: str) -> tuple[str, str | None]:
         return "refused", refused
     try:
         return str(resolve(body)(argument)), None
-    except BaseException as error:  # the outermost edge of the task; see above
+    except BaseException as error:  # the outermost edge of the task: it must not raise
         return "failed", "".join(traceback.format_exception(error)).rstrip()
 
 
 def refused_attempt() -> str | None:
-    """Why this attempt must not run, or None for Spark's first.
+    """Return why this attempt must not run, or None for Spark's first attempt.
 
-    A second attempt would initialise a producer under the same transactional id and so fence the
-    rightful successor, which the control plane has started meanwhile.
+    A second attempt would initialise a producer under the same transactional id. That would fence
+    the rightful successor, which the control plane has started meanwhile.
     """
     from pyspark import TaskContext
 

@@ -1,8 +1,8 @@
 """Notices that an application of a standalone cluster has lost its last executor for good.
 
-A driver does not register a second time. A master that was started anew, and remembers nothing,
-ends the executors of applications that it does not know, and gives them no others. The driver waits
-for ever then, and only another application helps.
+A driver does not register a second time. A master that was restarted without memory ends the
+executors of applications that it does not know, and gives them no others. The driver then waits for
+ever, and only another application helps.
 """
 
 import json
@@ -14,20 +14,22 @@ from typing import Any, Final
 from headgate_spark.sessions import listens
 
 LOOK_S: Final = 3.0
-"""How often Spark's pages are asked for the executors."""
+"""Time between two looks at the executors on Spark's pages, in seconds."""
 NONE_S: Final = 20.0
-"""How long there must have been none: a worker that comes back brings some."""
+"""How long there must have been no executor, in seconds. A Spark worker that comes back brings
+some."""
 _ANSWER_S: Final = 5.0
 _STANDALONE: Final = "spark://"
 _DRIVER: Final = "driver"
 
 
 class ExecutorWatch:
-    """Watches one Spark; where it cannot know, it notices nothing.
+    """Watches one Spark. If it cannot know, it notices nothing.
 
     Args:
-        master: as Spark is told it. Masters of other kinds give executors by themselves.
-        pages: address of Spark's own pages; None: there are none.
+        master: the master as Spark is given it. Masters of other kinds give new executors by
+            themselves.
+        pages: address of Spark's own web pages. None: there are none.
     """
 
     def __init__(
@@ -44,11 +46,11 @@ class ExecutorWatch:
         self._none_s = none_s
         self._over = threading.Event()
         self._lost = False
-        # What a proxy says is not what this machine says.
+        # Without a proxy, which would answer in place of this machine.
         self._browser = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def begin(self) -> None:
-        """The server is up."""
+        """Begin to watch, when the server is up."""
         self.end()
         if self._masters and self._pages is not None:
             self._over, self._lost = threading.Event(), False
@@ -62,9 +64,9 @@ class ExecutorWatch:
 
     @property
     def lost(self) -> bool:
-        """It had executors, has none, and a master is there to be asked for others. Only another
-        start of Spark ends that, and only executors begin it: where a cluster has no room, nothing
-        is started over and over."""
+        """Whether Spark had executors, has none, and a master that could give others is reachable.
+        Only another start of Spark ends that. It must have had executors: on a cluster without
+        room, nothing is started over and over."""
         return self._lost
 
     def _watch(self, over: threading.Event) -> None:
@@ -83,7 +85,7 @@ class ExecutorWatch:
                 self._lost = lost
 
     def _executors(self) -> int | None:
-        """How many there are besides the driver; None: Spark's pages do not say."""
+        """Return the number of executors besides the driver. None: Spark's pages do not show it."""
         try:
             (application,) = self._asked("applications")
             found = self._asked(f"applications/{application['id']}/executors")
@@ -100,7 +102,8 @@ class ExecutorWatch:
 
 
 def _addresses(master: str) -> list[tuple[str, int]]:
-    """Host and port of each master in ``spark://host:port,host:port``; none of another kind."""
+    """Return host and port of each master in ``spark://host:port,host:port``. Other kinds have
+    none."""
     if not master.startswith(_STANDALONE):
         return []
     parts = [part.rpartition(":") for part in master.removeprefix(_STANDALONE).split(",")]

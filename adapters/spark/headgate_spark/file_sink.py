@@ -1,8 +1,8 @@
 """SparkFileSink: records of topics into files, exactly once, in batches that run on Spark.
 
-What each file holds: records of one topic-partition in order of their offsets. A value that is a
-JSON object becomes columns (JSON files: the object as it is); any other value stands as text in the
-column ``value``. See `headgate_spark.columns` for the types, `headgate_spark.manifest` for how a
+Each file holds records of one topic-partition, in order of their offsets. A value that is a JSON
+object becomes columns; in JSON files the object stays as it is. Any other value is text in the
+column ``value``. `headgate_spark.columns` has the types, and `headgate_spark.manifest` says how a
 batch commits.
 """
 
@@ -112,17 +112,17 @@ def _declared(name: str, value: Any) -> None:
 
 
 def declared_columns(given: Sequence[str]) -> dict[str, str]:
-    """Kinds by column of `columns.types`."""
+    """Return the kinds in `columns.types`, by column."""
     pairs = (one.rpartition(":") for one in given)
     return {column.strip(): kind.strip() for column, _, kind in pairs}
 
 
 class RecordsGoneError(Exception):
-    """The log does not go back to where the next batch is to begin."""
+    """The log no longer has the records at which the next batch is to begin."""
 
 
 class ColumnTypeError(Exception):
-    """The folder has a column with another type than the one that is declared."""
+    """The folder has a column whose type differs from the declared one."""
 
 
 class SparkFileSinkTask(PlannedSinkTask):
@@ -158,12 +158,12 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._last_batch = time.monotonic() - self._interval_s
         self._resumed = self._told_case = False
         self._last_files: tuple[str, ...] = ()
-        """Published by this process: those of a batch."""
+        """Files that this process has published for its last batch."""
         self._untidy = True
-        """Staged files may lie about that were never committed."""
+        """Whether there may be staged files that were never committed."""
 
     def run_batch(self) -> int:
-        """Plan, run and commit one batch; see `PlannedSinkTask.run_batch`."""
+        """Plan, run and commit one batch. See `PlannedSinkTask.run_batch`."""
         if self._resumed and any(self._starts.values()) and not self._has_last():
             self._resumed = False
         if not self._resumed:
@@ -187,7 +187,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._size.took(sum(one.count for one in ranges), took_s)
         self._untidy = False
         if untidy:
-            # After the commit: only then can what was staged at the same start go.
+            # After the commit: only then can files that were staged at the same start be dropped.
             self._manifest.drop_leftovers()
         return covered
 
@@ -200,7 +200,8 @@ class SparkFileSinkTask(PlannedSinkTask):
     # -- where to go on --
 
     def _has_last(self) -> bool:
-        """Whether the folder still has its manifest, and the files that were published last."""
+        """Return whether the folder still has its manifest, and the files that were published
+        last."""
         there = all(map(self._files.exists, self._last_files))
         return there and self._files.exists(FOLDER)
 
@@ -210,7 +211,7 @@ class SparkFileSinkTask(PlannedSinkTask):
             try:
                 count = self.context.log.partitions(topic)
             except UnknownTopicError:
-                continue  # it will be looked for again with each batch
+                continue  # it is looked for again with each batch
             found += [(topic, number) for number in range(count)]
         return found
 
@@ -227,9 +228,10 @@ class SparkFileSinkTask(PlannedSinkTask):
                 self._columns = unite_columns([self._columns, last.columns])
 
     def _check_declared(self, columns: Mapping[str, str]) -> None:
-        """
+        """Check the declared columns.
+
         Raises:
-            ColumnTypeError: what is declared is not what the folder has.
+            ColumnTypeError: a declared type is not the one that the folder has.
         """
         for name, kind in self._declared.items() if self._format == "parquet" else ():
             there = columns.get(name, NULL)
@@ -241,16 +243,16 @@ class SparkFileSinkTask(PlannedSinkTask):
                 )
 
     def _positions(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where to read on for each partition: where the next batch begins, but offset 0 is the
-        first record that the topic still has. (The batch begins at 0 all the same, so that of two
-        processes with other views of the topic one creates the entry.)
+        """Return where to read on for each partition. That is where the next batch begins, except
+        that offset 0 means the first record that the topic still has. (The batch still begins at 0.
+        So of two processes with different views of the topic, one creates the entry.)
 
         Raises:
             RecordsGoneError: retention was faster than this task, or the topic is another one.
         """
         log, topics = self.context.log, self.context.topics
         if any(start > ends.get(partition, start) for partition, start in self._starts.items()):
-            ends = log.end_offsets(topics)  # the ones given may be older than the starts
+            ends = log.end_offsets(topics)  # the given ones may be older than the starts
         firsts = log.start_offsets(topics)
         found: dict[TopicPartition, int] = {}
         for partition, start in sorted(self._starts.items()):
@@ -304,7 +306,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         return covered
 
     def _pinned_otherwise(self, columns: Mapping[str, str]) -> bool:
-        """Whether a column was given another type before, by a process of this task's past. The
+        """Return whether an earlier process of this task has given a column another type. The
         records are then read again, as values of that type."""
         if self._format != "parquet":
             return False
@@ -352,7 +354,7 @@ class SparkFileSinkTask(PlannedSinkTask):
             self._last_files = tuple(final for _, final in files) or self._last_files
             self._bad.committed(partition, whole.end)
             return records
-        # Another process of this task's past was first. Its batch is in the manifest: go on there.
+        # An earlier process of this task was first. Its batch is in the manifest: go on there.
         self._resume([partition])
         return 0
 
@@ -362,7 +364,8 @@ class SparkFileSinkTask(PlannedSinkTask):
         results: list[SliceResult],
         columns: Mapping[str, str],
     ) -> None:
-        """Write anew, with the columns of all, the slices whose file has fewer or other ones."""
+        """Write the slices again whose files have other columns than the batch, with all its
+        columns."""
         if self._format == "json":
             return
         late = [
@@ -390,7 +393,7 @@ class SparkFileSinkTask(PlannedSinkTask):
 
     def _tell_skipped(self, results: Sequence[SliceResult]) -> None:
         skipped = sum(result.skipped for result in results)
-        if skipped and not self._bad.reports:  # else the reporter tells of them
+        if skipped and not self._bad.reports:  # otherwise the reporter reports them
             detail = next(result.detail for result in results if result.detail)
             self.context.skipped(skipped, detail)
 
@@ -427,7 +430,7 @@ class SparkFileSinkTask(PlannedSinkTask):
                 raise OtherVersionError(refused) from None
             if is_ours(error) and not self._is_behind(slices):
                 raise
-            # Executors lost, or the server, which its supervisor starts again.
+            # Executors were lost, or the server, which its supervisor starts again.
             why = self._sessions.why(error)
             raise RetriableError(f"Spark did not finish the batch: {why}") from error
         results = results_in_order([row["result"] for row in rows], len(slices))
@@ -441,19 +444,20 @@ class SparkFileSinkTask(PlannedSinkTask):
         return results
 
     def _is_behind(self, slices: Sequence[SliceTask]) -> bool:
-        """Whether others have committed what begins where a slice's batch does. They drop what
-        was staged there, also while it is written; the next batch begins where the folder is."""
+        """Return whether others have committed a batch that begins where a slice's batch does. They
+        drop files staged there, even while these are written. The next batch begins where the
+        folder ends."""
         ends = [(one, self._manifest.last((one.topic, one.partition))) for one in slices]
         behind = any(last is not None and last.end > one.batch_start for one, last in ends)
         self._resumed = self._resumed and not behind
         return behind
 
     def _cores(self) -> int:
-        """Slots that are meant to compute."""
+        """Return the number of slots that are meant to compute."""
         try:
             session = self._sessions.get()
             return int(session.conf.get("spark.default.parallelism", "2"))
-        except Exception:  # out of reach: the job itself will say so
+        except Exception:  # out of reach: the job itself reports it
             return 2
 
     def _remote(self) -> str:
@@ -479,7 +483,7 @@ class SparkFileSink(SinkConnector):
 
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-        """Errors that one key alone does not show."""
+        """Return errors that one key alone does not show."""
         errors: dict[str, list[str]] = {}
         path = config.get("path", "")
         try:
@@ -510,7 +514,7 @@ class SparkFileSink(SinkConnector):
         cls, config: Mapping[str, str], offsets: Mapping[tuple[str, int], int | None]
     ) -> bool:
         """Remove batches after the new offsets, with their files. Raises `ManifestError` for an
-        offset inside a batch. Where there is no folder yet the group's offsets are all there is."""
+        offset inside a batch. Without a folder there are only the group's offsets."""
         files = LocalFiles(target_folder(config["path"]))
         if files.exists(""):
             alter(files, offsets)
@@ -520,7 +524,8 @@ class SparkFileSink(SinkConnector):
     def reached_offsets(
         cls, config: Mapping[str, str], committed: Mapping[tuple[str, int], int]
     ) -> Mapping[tuple[str, int], int]:
-        """Offsets in the manifest, for topics of this connector: the group only follows."""
+        """Return the offsets in the manifest, for topics of this connector. The group only
+        follows."""
         written = look(LocalFiles(target_folder(config["path"]))).positions
         pattern, names = topic_pattern(config), {topic for topic, _ in written}
         mine = sink_topics(config) if pattern is None else pattern.of(names)
@@ -536,7 +541,7 @@ class SparkFileSink(SinkConnector):
 
 
 def target_folder(path: str) -> Path:
-    """The folder that `path` names. Raises `ConfigError` for what is not on this machine."""
+    """Return the folder that `path` names. Raises `ConfigError` if it is not on this machine."""
     parts = urlsplit(path)
     if len(parts.scheme) > 1:
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
@@ -550,7 +555,7 @@ def target_folder(path: str) -> Path:
 
 
 def results_in_order(texts: Sequence[str], count: int) -> list[SliceResult]:
-    """Results of a job's slices by their numbers. Raises `RuntimeError` unless each is there
+    """Return the results of a job's slices by number. Raises `RuntimeError` unless each is there
     once."""
     found: dict[int, SliceResult] = {}
     for text in texts:
@@ -565,9 +570,10 @@ def results_in_order(texts: Sequence[str], count: int) -> list[SliceResult]:
 
 
 def check_staged(files: LocalFiles, results: Sequence[SliceResult]) -> None:
-    """
+    """Check that this process sees the staged files.
+
     Raises:
-        OtherFolderError: what an executor has written is not in the folder as this process has it.
+        OtherFolderError: a file that an executor has written is not in this process's folder.
     """
     for result in results:
         if result.staged and not files.exists(result.staged):
@@ -576,8 +582,8 @@ def check_staged(files: LocalFiles, results: Sequence[SliceResult]) -> None:
 
 
 def is_ours(error: Exception) -> bool:
-    """Whether a job failed by an exception of our code on an executor, which trying again does not
-    mend, and not by what befell Spark. A log that was out of reach is worth trying again."""
+    """Return whether a job failed by an error of our code on an executor, and not by a failure of
+    Spark. Our errors come again with each try, except that a log may be reachable again."""
     text = str(error)
     return "Traceback (most recent call last)" in text and "TransportError" not in text
 

@@ -1,4 +1,4 @@
-"""The few things that a manifest needs of a file system, so that a model can take its place."""
+"""The few operations that a manifest needs of a file system, so that a model can take its place."""
 
 import os
 import uuid
@@ -11,45 +11,47 @@ class Files(Protocol):
     """Files below one folder, by relative paths with ``/``. Each call is atomic."""
 
     def list(self, folder: str) -> Sequence[str]:
-        """Names in `folder`, sorted; none when it is not there."""
+        """Return the names in `folder`, sorted. Empty if it does not exist."""
         ...
 
     def read(self, path: str) -> bytes:
-        """Raises `FileNotFoundError`."""
+        """Return the content of a file. Raises `FileNotFoundError`."""
         ...
 
     def create(self, path: str, content: bytes) -> bool:
-        """Create the file with its whole content, durably. False: it was there, and is as it
-        was."""
+        """Create the file with its whole content, durably. Return False if it existed: it is
+        unchanged."""
         ...
 
     def draft(self, prefix: str, content: bytes) -> str:
-        """Write a file of a new name that begins with the path `prefix`, durably; its path."""
+        """Write a file with a new name that begins with the path `prefix`, durably. Return its
+        path."""
         ...
 
     def link(self, draft: str, target: str) -> bool:
-        """Make the draft the file `target`, durably; the draft is gone afterwards. False: `target`
-        was there, and is as it was. Raises `FileNotFoundError` when the draft is not there."""
+        """Make the draft the file `target`, durably. The draft is gone afterwards. Return False if
+        `target` existed: it is unchanged. Raises `FileNotFoundError` if the draft does not
+        exist."""
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def rename(self, source: str, target: str) -> None:
-        """Raises `FileNotFoundError` when `source` is not there."""
+        """Rename a file. Raises `FileNotFoundError` if `source` does not exist."""
         ...
 
     def remove(self, path: str) -> None:
-        """Nothing when it is not there."""
+        """Remove a file. Do nothing if it does not exist."""
         ...
 
     def sync(self, folder: str) -> None:
-        """Make names that were made, moved or removed in `folder` durable; nothing when it is not
-        there."""
+        """Make names that were made, moved or removed in `folder` durable. Do nothing if it does
+        not exist."""
         ...
 
 
 class LocalFiles:
-    """A folder of this machine's file system, or of one mounted here that knows hard links."""
+    """A folder of this machine's file system, or of a mounted one that supports hard links."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
@@ -64,7 +66,7 @@ class LocalFiles:
         return (self.root / path).read_bytes()
 
     def create(self, path: str, content: bytes) -> bool:
-        # O_EXCL alone would leave a half-written file behind by a crash. A link appears whole.
+        # O_EXCL alone would leave a half-written file after a crash. A link appears whole.
         return self.link(self.draft(f"{path.rpartition('/')[0]}/.draft-", content), path)
 
     def draft(self, prefix: str, content: bytes) -> str:
@@ -82,7 +84,8 @@ class LocalFiles:
         try:
             os.link(source, place)
         except FileExistsError:
-            # Not lost yet: a network file system that got no answer asks again, and is told so.
+            # This may still be our link: a network file system that got no answer asks again, and
+            # then finds its own link.
             if not source.samefile(place):
                 return False
         finally:
@@ -111,6 +114,6 @@ class LocalFiles:
 
 
 def local_path(path: Path) -> str:
-    """An absolute path of this machine as Spark takes it. Nothing is escaped: to Spark ``%20`` is a
-    part of the name."""
+    """Return an absolute path of this machine as Spark takes it. Nothing is escaped: to Spark
+    ``%20`` is a part of the name."""
     return f"file://{path}"

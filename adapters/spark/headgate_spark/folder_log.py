@@ -5,13 +5,14 @@
       _headgate/commit-000000000012.json           commit 12: files, offsets, columns
       _headgate/staging/<token>/day=…/part-….parquet       written, not committed yet
 
-A batch commits by the exclusive creation of the next commit, which names the offset that it reaches
-for each topic-partition. Before that the offsets of the commits so far are compared with those that
-the batch begins at. So of two processes that wrote the same records one commits; the other finds
-that commit and drops its files. Whoever looks at the chain renames staged files of its last commits
-to where readers look. Nothing that was committed is overwritten.
+A batch commits by the exclusive creation of the next commit. It names the offset that the batch
+reaches for each topic-partition. Before that, the offsets of the commits so far are compared with
+the offsets at which the batch begins. So if two processes wrote the same records, one commits. The
+other finds that commit and drops its files.
 
-The first commit may name files that were there before: whoever publishes it removes them.
+Every process that reads the chain renames the staged files of its last commits to where readers
+look. Nothing committed is overwritten. The first commit may name files that were there before: the
+process that publishes it removes them.
 """
 
 import json
@@ -33,13 +34,13 @@ _TOKEN: Final = re.compile(r"(.+)-(\d+)-(\d*)-[0-9a-f]{32}")
 _SIDE: Final = ("_SUCCESS",)
 """Files that Spark writes beside the data."""
 _BESIDE_DATA: Final = re.compile(r"_SUCCESS|_metadata|_common_metadata|\..+\.crc")
-"""Files that are found beside data of other writers, and go with it."""
+"""Files beside data of other writers, which are removed with it."""
 _OURS: Final = re.compile(r"commit-\d+\.json|\.draft-.+|staging")
-"""What is in the folder of the commits."""
+"""Names in the folder of the commits."""
 
 
 class FolderError(Exception):
-    """The folder is not as the commits say. For users."""
+    """The folder is not as the commits say. The message is for users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class Commit:
     """Paths below the staging folder of the batch, and below the target once published."""
     token: str
     columns: str
-    """Columns after this commit, as `FolderLog` was given them."""
+    """Columns after this commit, in the form that `FolderLog` was given."""
     replaced: Sequence[str] = ()
-    """Paths below the target of files that were there before, and are not after this commit."""
+    """Paths below the target of earlier files that this commit removes."""
     times: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     """Timestamps in milliseconds of the records before `offsets`."""
 
@@ -71,7 +72,7 @@ class Commit:
 
     @classmethod
     def from_json(cls, number: int, text: bytes, path: Path) -> "Commit":
-        """Raises `FolderError`."""
+        """Parse a commit. Raises `FolderError`."""
         try:
             plain = json.loads(text)
             offsets = {(topic, number): end for topic, number, end in plain["offsets"]}
@@ -91,7 +92,7 @@ class Commit:
 
 
 class FolderLog:
-    """The commits of one folder, as one process works with them; one thread."""
+    """The commits of one folder, as one process works with them. For one thread."""
 
     def __init__(self, root: Path, connector: str) -> None:
         self._root = root
@@ -110,7 +111,7 @@ class FolderLog:
         return self._next > 0
 
     def others(self) -> list[str]:
-        """Paths of the files that are in the folder, besides those with the commits."""
+        """Return the paths of the files in the folder, without those with the commits."""
         found: list[str] = []
         for folder, folders, names in os.walk(self._root):
             below = Path(folder).relative_to(self._root)
@@ -121,10 +122,10 @@ class FolderLog:
         return sorted(found)
 
     def replaceable(self, endings: Sequence[str]) -> list[str]:
-        """As `others`, each of which is a file of data, or was written beside one.
+        """Return `others`, each of which is a data file, or was written beside one.
 
         Raises:
-            FolderError: one is of another kind, so that the folder may be no folder of data; or
+            FolderError: a file is of another kind, so the folder may be no folder of data, or
                 another sink of ours writes there.
         """
         for name in self._files.list(FOLDER):
@@ -149,7 +150,7 @@ class FolderLog:
         return found
 
     def read(self) -> None:
-        """Take in the commits that are new, and publish their files.
+        """Read the new commits, and publish their files.
 
         Raises:
             FolderError: a commit is another connector's, or one of its files is gone.
@@ -178,17 +179,18 @@ class FolderLog:
             self._next += 1
 
     def token(self, starts: Mapping[TopicPartition, int | None]) -> str:
-        """A new name for a batch that begins at `starts`."""
+        """Return a new name for a batch that begins at `starts`."""
         (topic, partition), start = min(starts.items())
         return f"{topic}-{partition}-{'' if start is None else start}-{uuid.uuid4().hex}"
 
     def staging(self, token: str) -> Path:
-        """Where the files of a batch are written before it commits."""
+        """Return the folder in which the files of a batch are written before it commits."""
         return self._root / STAGING / token
 
     def drop_leftovers(self) -> None:
-        """Remove staged files that can never be committed any more: the folder has reached another
-        offset than the one that they begin at. Others stay: their writer may be frozen."""
+        """Remove staged files that can never be committed any more: the folder has reached an
+        offset other than the one at which they begin. Other files stay, because their writer may be
+        frozen."""
         for name in self._files.list(STAGING):
             found = _TOKEN.fullmatch(name)
             if found is None:
@@ -205,8 +207,8 @@ class FolderLog:
         replaced: Sequence[str] = (),
         times: Mapping[TopicPartition, int | None] | None = None,
     ) -> bool:
-        """Commit what is in the staging folder of `token`, in place of the files `replaced`. False:
-        another commit came first."""
+        """Commit the files in the staging folder of `token`, in place of the files `replaced`.
+        Return False if another commit came first."""
         before = self._next
         try:
             files = self._durable(self.staging(token))
@@ -214,7 +216,7 @@ class FolderLog:
             self.read()
             if self._next == before:
                 raise
-            return False  # another has committed its rows, and then dropped these files
+            return False  # another process has committed its rows, and then dropped these files
         gone = sorted(set(replaced).difference(files))
         commit = Commit(
             self._next, self._connector, offsets, files, token, columns, gone, times or {}
@@ -225,7 +227,8 @@ class FolderLog:
         return True
 
     def _durable(self, staging: Path) -> list[str]:
-        """Files of a batch, below `staging`, once a crash of the machine leaves them there.
+        """Make the files of a batch durable against a crash of the machine. Return them, below
+        `staging`.
 
         Raises:
             FileNotFoundError: some are gone.
@@ -250,7 +253,7 @@ class FolderLog:
         if not staging.exists():
             return  # all of it was published before
         for file in commit.replaced:
-            # Its folder stays: another process may be publishing a file there.
+            # The file's folder stays: another process may be publishing a file there.
             (self._root / file).unlink(missing_ok=True)
         for file in commit.files:
             final = self._root / file

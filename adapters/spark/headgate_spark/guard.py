@@ -1,12 +1,13 @@
-"""Stands between a parent and the JVM it started: when either ends, all that the JVM began ends.
+"""A process between a parent and the JVM that it started. When either ends, all processes below the
+JVM end.
 
-Run as ``python -m headgate_spark.guard PARENT_PID COMMAND...``. Its stdin is a pipe whose other
-end only the parent holds, so the end of the parent, however it came, is the end of the pipe. The
-parent's pid is watched too, because a fork of the parent would keep the pipe open.
+Run it as ``python -m headgate_spark.guard PARENT_PID COMMAND...``. Its stdin is a pipe whose other
+end only the parent holds. So the parent's end, whatever its cause, closes the pipe. The parent's
+pid is watched, too, because a fork of the parent would keep the pipe open.
 
-Executors are children of the driver JVM, their Python daemons are children of executors. On Linux
-the guard is the subreaper of them all: whoever loses its parent becomes its child, so none
-escapes. Elsewhere only the JVM and its process group are ended; executors notice within seconds.
+Executors are children of the driver JVM, and their Python daemons are children of executors. On
+Linux the guard is the subreaper of them all: an orphan becomes its child, so none escapes.
+Elsewhere only the JVM and its process group are ended, and executors notice within seconds.
 """
 
 import contextlib
@@ -23,20 +24,20 @@ from typing import IO
 
 POLL_S = 0.25
 KILL_S = 8.0
-"""How long descendants are looked for and killed after the JVM has gone."""
+"""How long descendants are looked for and killed after the JVM has gone, in seconds."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 STOP_TIMEOUT_S = 10.0
 
 
 class Guarded:
-    """A process behind a guard of its own, started at once: what a parent holds of it.
+    """A process behind a guard of its own, started at once, as its parent sees it.
 
     Args:
         command: the process and its arguments. Its stdin is empty.
-        folder: its working folder.
-        log: gets what it writes, to stdout and to stderr.
-        environment: its environment, all of it.
+        folder: its working directory.
+        log: gets its stdout and stderr.
+        environment: its whole environment.
     """
 
     def __init__(
@@ -54,35 +55,38 @@ class Guarded:
             cwd=folder,
             env=environment,
             text=True,
-            # Ctrl-C goes to the parent, which ends tasks first and what they stand on last.
+            # Ctrl-C goes to the parent, which ends tasks first, and this process last.
             start_new_session=True,
         )
         line = _pipe(self._guard.stdout).readline()
         self.pid: int | None = int(line) if line.strip() else None
-        """None: it could not be started; the log says why."""
+        """Pid of the process. None: it could not be started, and the log says why."""
 
     @property
     def guard_pid(self) -> int:
-        """All that the process begins stays below this one, whoever else ends."""
+        """Pid of the guard. All processes below the command stay below the guard, even if others
+        end."""
         return self._guard.pid
 
     def poll(self) -> int | None:
-        """Exit code of the command, or 256 less the signal that ended it; None while it runs."""
+        """Return the exit code of the command, or 256 less the signal that ended it. None while it
+        runs."""
         return self._guard.poll()
 
     def wait(self, timeout_s: float) -> int:
-        """As `poll`, when it has ended. Raises `subprocess.TimeoutExpired`."""
+        """Wait for the end, and return as `poll` does. Raises `subprocess.TimeoutExpired`."""
         return self._guard.wait(timeout_s)
 
     def end(self) -> None:
-        """Kill it and what it began; returns when they are gone."""
+        """Kill the process and all below it. Returns when they are gone."""
         _pipe(self._guard.stdin).close()
         try:
             self._guard.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            # It stands still itself, and who loses it as a parent would be nobody's.
+            # The guard itself stands still. Processes that are orphaned by its end would have no
+            # subreaper.
             below = descendants(self._guard.pid)
-            self._guard.send_signal(signal.SIGKILL)  # and the kernel ends the child with it
+            self._guard.send_signal(signal.SIGKILL)  # the kernel ends the child with it
             self._guard.wait()
             _kill(below)
         _pipe(self._guard.stdout).close()
@@ -94,7 +98,7 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
 
 
 def guard(parent: int, command: list[str]) -> int:
-    """Run `command` till it ends or `parent` does; returns its exit code."""
+    """Run `command` until it or `parent` ends. Return its exit code."""
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -102,7 +106,7 @@ def guard(parent: int, command: list[str]) -> int:
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        stdout=sys.stderr,  # nobody reads our own stdout after the pid
+        stdout=sys.stderr,  # our own stdout is not read after the pid
         preexec_fn=_die_with_guard,
     )
     print(child.pid, flush=True)
@@ -116,11 +120,11 @@ def guard(parent: int, command: list[str]) -> int:
 
 
 def descendants(root: int) -> list[int]:
-    """Pids below `root`, children first; empty where there is no ``/proc``."""
+    """Return the pids below `root`, children first. Empty if there is no ``/proc``."""
     below: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):
-            # The name, in parentheses, may hold anything; the fields behind it do not.
+            # The name, in parentheses, may hold any text. The fields after it do not.
             fields = entry.read_text().rpartition(")")[2].split()
             if fields[0] != "Z":
                 below.setdefault(int(fields[1]), []).append(int(entry.parent.name))
@@ -134,7 +138,7 @@ def descendants(root: int) -> list[int]:
 
 
 def _die_with_guard() -> None:
-    """Runs in the child: a guard that is killed takes the JVM with it."""
+    """Prepare the child: a guard that is killed takes the JVM with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""The address of this machine that Spark's executors reach: for the driver and the lifelines."""
+"""The address of this machine that Spark's executors reach, for the driver and the lifelines."""
 
 import socket
 from urllib.parse import urlsplit
@@ -8,21 +8,21 @@ SPARK_PORT, CONNECT_PORT = 7077, 15002
 
 
 class HostError(Exception):
-    """No address that executors reach is known. The text names the setting that says it."""
+    """No address that executors reach is known. The text names the setting for it."""
 
 
 def is_here(master: str) -> bool:
-    """Whether executors of the master run on this machine, by its own words."""
+    """Return whether executors of the master run on this machine, by the master's name."""
     return master.startswith("local")
 
 
 def address_for(spark: str, given: str, setting: str) -> str:
-    """The address under which executors of `spark` reach this machine.
+    """Return the address under which executors of `spark` reach this machine.
 
     Args:
         spark: a master, or the address of a Spark Connect server (``sc://``).
-        given: what the user says; empty: it is found out.
-        setting: how the user names it.
+        given: the user's setting. Empty: the address is found out.
+        setting: the user's name for the setting.
 
     Raises:
         HostError: it is not an address of this machine, or cannot be found out.
@@ -45,10 +45,10 @@ def address_for(spark: str, given: str, setting: str) -> str:
 
 
 def _place_of(spark: str) -> tuple[str | None, int]:
-    """Host and port of a master or a server; no host: the address names none."""
+    """Return host and port of a master or a server. The host is None if the address names none."""
     text = spark.removeprefix("k8s://")
     if "://" not in text:
-        if text == spark:  # yarn, say
+        if text == spark:  # for example yarn
             return None, 0
         text = f"https://{text}"
     first = text.split(",")[0]  # spark://a:7077,b:7077
@@ -61,7 +61,7 @@ def _place_of(spark: str) -> tuple[str | None, int]:
 
 
 def _towards(host: str, port: int, spark: str, setting: str) -> str:
-    """The address from which this machine would call `host`. Nothing is sent."""
+    """Return the address from which this machine would call `host`. Nothing is sent."""
     try:
         known = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

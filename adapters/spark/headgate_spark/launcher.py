@@ -15,7 +15,7 @@ from headgate_spark.skin import on_executors, refusal
 KILL_S = 60.0
 KILL_AGAIN_S = 0.5
 CLOSE_S = 5.0
-"""How long `close` waits for a server that may hang."""
+"""How long `close` waits for a server that may hang, in seconds."""
 
 _log = logging.getLogger("headgate.spark")
 
@@ -23,16 +23,17 @@ _log = logging.getLogger("headgate.spark")
 class SparkLauncher:
     """Implements `headgate.ports.Launcher` over one Spark Connect session.
 
-    A job ends when its body does, or earlier: when it is interrupted Spark forgets it, while the
-    Python worker may live on for some seconds. So `ended` says nothing about the body; whoever
-    waits for that looks at the lifeline, or at the pid.
+    A job ends when its body does, or earlier: Spark forgets an interrupted job, while the Python
+    worker may live on for some seconds. So `ended` says nothing about the body. The lifeline, or
+    the pid, shows whether the body has ended.
 
     Args:
         remote: ``sc://host:port``.
-        patience_s: how long a task waits for a server that is starting; that is one of our own,
-            whose session is shared.
-        body: ``module:function``, importable on executors: takes the argument, returns a status.
-        outage: file that says why the driver was ended, if it was; empty: nobody would say.
+        patience_s: how long a task waits for a server that is starting. Such a server is one of our
+            own, whose session is shared.
+        body: ``module:function``, importable on executors. It takes the argument, and returns a
+            status.
+        outage: file that says why the driver was ended, if it was. Empty: there is none.
     """
 
     def __init__(self, remote: str, body: str, patience_s: float = 0.0, outage: str = "") -> None:
@@ -45,10 +46,11 @@ class SparkLauncher:
         self._closed = False
 
     def launch(self, run: str, argument: str, ended: Callable[[str | None], None]) -> None:
-        """Start the body as a job of its own; returns at once. See `Launcher.launch`."""
+        """Start the body as a job of its own. Returns at once. See `Launcher.launch`."""
         with self._mutex:
             assert run not in self._running, f"run {run} was launched before"
-            # Tags may not hold what run ids may, and a session may be that of others, too.
+            # A tag may not have all characters of a run id. It is unique, as others may share the
+            # session.
             tag = f"headgate-{uuid.uuid4().hex}"
             closed = self._closed
             if not closed:
@@ -61,17 +63,17 @@ class SparkLauncher:
         threading.Thread(target=work, name=name, daemon=True).start()
 
     def kill(self, run: str) -> None:
-        """Interrupt the job of `run`; does not wait. The Python worker may outlive it briefly."""
+        """Interrupt the job of `run`, without waiting. The Python worker may outlive it briefly."""
         with self._mutex:
             known = run in self._running
             if known:
                 self._killed.add(run)
         if known:
-            # A server that hangs must not hang its caller.
+            # A server that hangs must not hang the caller.
             threading.Thread(target=self._kill, args=(run,), daemon=True).start()
 
     def close(self) -> None:
-        """Interrupt what runs and end the session. Nothing is launched after it."""
+        """Interrupt running jobs and end the session. Nothing is launched after it."""
         with self._mutex:
             self._closed = True
         closing = threading.Thread(target=self._close, daemon=True)
@@ -86,7 +88,8 @@ class SparkLauncher:
         self._sessions.close()
 
     def _kill(self, run: str) -> None:
-        """Interrupt until it is over: an interruption that comes before the job finds nothing."""
+        """Interrupt until the job is over: an interruption that comes before the job has no
+        effect."""
         deadline = time.monotonic() + KILL_S
         while time.monotonic() < deadline:
             with self._mutex:
@@ -140,5 +143,5 @@ class SparkLauncher:
             return
         try:
             session.interruptTag(tag)
-        except Exception as raised:  # a server that is gone has ended the job by that
+        except Exception as raised:  # a server that is gone has ended the job
             _log.debug("could not interrupt %s: %s", tag, first_line(raised))

@@ -1,7 +1,7 @@
-"""The version of Headgate whose modules a daemon of executors has loaded, and so its children, too.
+"""The version of Headgate whose modules a daemon on executors, and so its children, have loaded.
 
-Looked up once: the standard library lists each archive on the path for that, and PySpark's has
-thousands of names. That took 55 ms of CPU of each task.
+It is looked up once. For a lookup the standard library lists each archive on the path, and
+PySpark's has thousands of names. That took 55 ms of CPU for each task.
 """
 
 import importlib.metadata

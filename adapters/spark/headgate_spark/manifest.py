@@ -6,26 +6,28 @@
       _headgate/staging/events-0-500-0-<token>.parquet      written, not committed yet
 
 The entries of a topic-partition are a chain: each begins where the one before it ends. A batch
-commits by the exclusive creation of its entry, and may only be created at the end of the chain. So
-of any number of processes that wrote the same records, one commits; the others find its entry and
-drop their files. Whoever finds an entry *rolls it forward*: renames its staged files to their
-published names, then commits its end to the consumer group. Nothing is ever overwritten.
+commits by the exclusive creation of its entry, and only at the end of the chain. So if any number
+of processes wrote the same records, one commits. The others find its entry and drop their files.
 
-Why not files named by their start offset, which a later writer overwrites: a process that was
-frozen and wakes up replaces a longer file by a shorter one (loss), or writes a file that overlaps
-the next (doubling).
+A process that finds an entry *rolls it forward*: it renames its staged files to their published
+names, then commits its end to the consumer group. Nothing is ever overwritten.
 
-Progress resumes from the chain, then from the group: the group's offsets only follow, and a late
-process may set them back, or ahead where users have taken batches back meanwhile.
+Files named by their start offset, which a later writer overwrites, would not do. A process that was
+frozen and wakes up would replace a longer file by a shorter one (loss), or write a file that
+overlaps the next (doubling).
 
-Users alter offsets by records beside the entries (`headgate_spark.alterations`). Who creates an
-entry writes a draft of it, looks whether they have done so since it resumed, and only then links
-the draft to its name; who alters offsets writes that record and then removes drafts. So either the
-writer sees the record, or the draft is gone, or the entry is there before entries are looked at.
+Progress resumes from the chain, and only then from the group, whose offsets only follow. A late
+process may set them back, or ahead if users have taken batches back meanwhile.
+
+Users alter offsets by records beside the entries (`headgate_spark.alterations`). The creator of an
+entry first writes a draft of it. It then looks whether offsets were altered since it resumed, and
+only then links the draft to its name. An alteration writes its record, and then removes drafts. So
+either the writer sees the record, or the draft is gone, or the entry exists before the alteration
+looks at entries.
 
 A column has one type in all files, since readers take the folder for one table. Its first batch
 pins it by the exclusive creation of ``_headgate/column.ERA.HASH.json``, before any entry of the
-batch. So of two processes that saw different values first, one pins and the other begins anew.
+batch. So if two processes saw different values first, one pins and the other begins again.
 """
 
 import hashlib
@@ -49,11 +51,11 @@ from headgate_spark.entries import (
 from headgate_spark.files import Files
 
 PIN_DRAFT = f"{FOLDER}/.pin-"
-"""Prefix of drafts of pins: no alteration removes them, since each era has pins of its own."""
+"""Prefix of drafts of pins. No alteration removes them, since each era has pins of its own."""
 
 
 class Manifest:
-    """The manifest of one target folder, as one process works with it; one thread."""
+    """The manifest of one target folder, as one process works with it. For one thread."""
 
     def __init__(self, files: Files, log: RecordLog, group: str) -> None:
         self._files = files
@@ -61,11 +63,12 @@ class Manifest:
         self._group = group
         self._seen: Look | None = None
         self._pinned: dict[tuple[int, str], str] = {}
-        """Era and column -> kind."""
+        """Kinds by era and column."""
 
     @property
     def era(self) -> int:
-        """In which `resume` found the manifest: entries that are committed from then on name it."""
+        """Era in which `resume` found the manifest. Entries that are committed from then on name
+        it."""
         return 0 if self._seen is None else self._seen.era
 
     def resume(
@@ -73,14 +76,15 @@ class Manifest:
         partitions: Sequence[TopicPartition],
         check: Callable[[Entry], None] = lambda _entry: None,
     ) -> dict[TopicPartition, int]:
-        """Where to go on for each partition, after finishing what others have begun: changes of
-        offsets, and what is committed but may not be published yet.
+        """Return where to go on for each partition, after finishing what others have begun. These
+        are changes of offsets, and entries that may not be published yet.
 
-        The group follows, also where it is ahead: who altered offsets died before it came there.
+        The group follows, even if it is ahead: then a process that altered offsets died before it
+        set the group.
 
         Args:
-            check: is given the last entry of each partition of which the group has no offset, as
-                it has none in a log that was made anew. What it raises ends the resumption.
+            check: Called with the last entry of each partition for which the group has no offset,
+                as it has none in a log that was made anew. What it raises ends the resumption.
         """
         committed = self._log.committed(self._group)
         seen = self._seen = finish(self._files)
@@ -91,7 +95,8 @@ class Manifest:
         starts: dict[TopicPartition, int] = {}
         behind: dict[TopicPartition, int | None] = {}
         for partition in partitions:
-            # Those before it were published by who created it, or by who came before that.
+            # Earlier entries were published by the process that created this one, or by those
+            # before it.
             last = seen.last(partition)
             if last is not None:
                 self._publish(last)
@@ -104,15 +109,16 @@ class Manifest:
         return starts
 
     def knows(self, partition: TopicPartition) -> bool:
-        """Whether it had anything of the partition at the last `resume`."""
+        """Return whether the manifest knew the partition at the last `resume`."""
         return self._seen is not None and self._seen.position(partition) is not None
 
     def gone(self, partitions: Sequence[TopicPartition]) -> list[tuple[Entry, list[str]]]:
-        """Batches of the last `resume` that hold, each with its published files that are gone."""
+        """Return the batches of the last `resume` that hold and lack published files, each with
+        these files."""
         if self._seen is None:
             return []
         there: dict[TopicPartition, set[tuple[int, int]]] = {}
-        """Places of which the first file is there."""
+        """Places whose first file exists."""
         for name in self._files.list(""):
             found = PUBLISHED_NAME.fullmatch(name)
             if found and int(found[4]) == 0:
@@ -132,13 +138,13 @@ class Manifest:
     def commit(self, entry: Entry) -> bool:
         """Commit a batch whose files are staged and durable.
 
-        False: another process was first, or the batch does not begin where the chain ends, or
-        users have altered offsets since `resume`. Its files are dropped; `resume` rolls the other
-        forward and says where to go on.
+        Return False if another process was first, if the batch does not begin where the chain ends,
+        or if users have altered offsets since `resume`. Its files are then dropped. `resume` rolls
+        the other batch forward and says where to go on.
 
         Raises:
-            ManifestError: a file stands where one of the batch is to be published, and is of no
-                batch at this start. Nothing was committed.
+            ManifestError: a file exists where one of the batch is to be published, and belongs to
+                no batch at this start. Nothing was committed.
         """
         if self._may_follow(entry):
             self._check_names(entry)
@@ -156,8 +162,8 @@ class Manifest:
         """Pin the kinds of columns that have values, before a batch with them is committed.
 
         Returns:
-            Columns whose type was pinned otherwise before, and their kinds. A batch may only be
-            committed when there are none.
+            Columns that were pinned with another type before, and their kinds. A batch may only be
+                committed if there are none.
         """
         others: dict[str, str] = {}
         for name, kind in columns.items():
@@ -171,7 +177,7 @@ class Manifest:
         return others
 
     def _pin(self, column: str, kind: str) -> str:
-        """The kind that the column has from now on."""
+        """Return the kind that the column has from now on."""
         found = hashlib.sha256(column.encode("utf-8", "surrogatepass")).hexdigest()
         path = f"{FOLDER}/column.{self.era}.{found}.json"
         if not self._files.exists(path):
@@ -180,15 +186,15 @@ class Manifest:
         return str(of_this_version(json.loads(self._files.read(path)), path)["kind"])
 
     def last(self, partition: TopicPartition) -> Entry | None:
-        """The last entry of a partition."""
+        """Return the last entry of a partition."""
         return self._look().last(partition)
 
     def drop_leftovers(self) -> int:
-        """Remove staged files that can never be committed any more; returns how many.
+        """Remove staged files that can never be committed any more. Return how many.
 
-        A staged file may be dropped only when an entry exists at its start (so that no other can
-        be created there) that does not name it. Files at the end of the chain stay, however old:
-        their writer may be frozen, wake up and commit them.
+        A staged file may be dropped only if an entry exists at its start that does not name it. No
+        other entry can then be created there. Files at the end of the chain stay, however old.
+        Their writer may be frozen, and may wake up and commit them.
         """
         staged = self._files.list(STAGING)
         seen, dropped = self._look(), 0
@@ -209,13 +215,14 @@ class Manifest:
         return look(self._files, () if self._seen is None else self._seen.alterations)
 
     def _may_follow(self, entry: Entry) -> bool:
-        """Whether the chain ends where `entry` begins, or is empty. In one era a chain only ever
-        grows, so where that changes before the creation, the creation fails."""
+        """Return whether the chain ends where `entry` begins, or is empty. In one era a chain only
+        grows. So if that changes before the creation, the creation fails."""
         position = self._look().position((entry.topic, entry.partition))
         return position in (None, entry.start)
 
     def _create(self, entry: Entry) -> bool:
-        """The draft is there before the look: see the module."""
+        """Create an entry, and return whether that succeeded. The draft is written before the look:
+        see the module."""
         draft = self._files.draft(draft_prefix(entry.era), entry.to_json())
         if self._look().era != entry.era:
             self._files.remove(draft)
@@ -226,8 +233,8 @@ class Manifest:
             return False  # users have altered offsets since that look
 
     def _check_names(self, entry: Entry) -> None:
-        """The entry is looked for last: a process that was faster has made it before its files.
-        (Where both have been taken back meanwhile the creation fails.)"""
+        """Check the names of the files. The entry is looked for last: a faster process has made it
+        before its files. (If both were taken back meanwhile, the creation fails.)"""
         for _, final in entry.files:
             if self._files.exists(final) and not self._files.exists(entry.path):
                 if self._look().era == entry.era:
@@ -238,21 +245,22 @@ class Manifest:
         """Rename the staged files.
 
         Raises:
-            ManifestError: a file that is none of the entry's stands where one is to be.
+            ManifestError: a file that is not the entry's exists where one is to be.
         """
         for staged, final in entry.files:
             if self._files.exists(final):
-                # Published by another process, then; but a rename leaves nothing behind.
+                # Another process has published it, unless the staged file exists: a rename leaves
+                # none behind.
                 if self._files.exists(staged):
                     raise _name_is_taken(final)
                 continue
             try:
                 self._files.rename(staged, final)
             except FileNotFoundError:
-                # Another process was faster; or somebody has taken the published file away.
+                # Another process was faster, or the published file was taken away.
                 continue
         if entry.files:
-            # Also what another process has renamed: it may have been killed before it came here.
+            # Also files that another process has renamed: it may have been killed before this step.
             self._files.sync("")
             self._files.sync(STAGING)
 

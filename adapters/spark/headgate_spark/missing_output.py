@@ -1,4 +1,4 @@
-"""What a SparkFileSink does where its folder has not what was committed to it."""
+"""What a SparkFileSink does if its folder lacks files that were committed to it."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,12 @@ _log = logging.getLogger("headgate.task")
 
 
 class OutputMissingError(Exception):
-    """The folder has not what was committed to it."""
+    """The folder lacks files that were committed to it."""
 
 
 class MissingOutput:
-    """
+    """The choice of `on.missing.output`, applied to one folder.
+
     Args:
         log: where the records come from.
         target: the folder, for messages.
@@ -32,10 +33,11 @@ class MissingOutput:
         self._told: set[str] = set()
 
     def starts(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """`starts`, where the folder knows of what was committed before them.
+        """Return `starts`, or 0 for partitions that are to be rewritten. A partition is missing if
+        records were committed, and the folder knows of none.
 
         Raises:
-            OutputMissingError: it does not, and `on.missing.output` is fail.
+            OutputMissingError: a partition is missing, and `on.missing.output` is fail.
         """
         missing = {
             partition: start
@@ -58,11 +60,11 @@ class MissingOutput:
         return {**starts, **dict.fromkeys(missing, 0)} if self._choice == "rewrite" else starts
 
     def check_files(self, partitions: Sequence[TopicPartition]) -> None:
-        """
+        """Check that the files of the known batches exist.
+
         Raises:
-            OutputMissingError: the folder knows of batches of which a file is gone, and
-                `on.missing.output` is not accept. (A rewrite is of a whole folder: what is left
-                there would be there twice.)
+            OutputMissingError: a file is gone, and `on.missing.output` is not accept. (A rewrite is
+                of a whole folder, and would double the files that are left.)
         """
         gone = self._manifest.gone(partitions)
         if not gone:

@@ -1,8 +1,8 @@
-"""Which converters SparkFileSink can do without.
+"""The converters that SparkFileSink can do without.
 
-It reads the bytes of the log on the executors, as text, as JSON and as what TypedConverter and
-JsonConverter write. What another converter would make of them is refused by name: its bytes are
-text for many a value, and would come out as that.
+It reads the bytes of the log on the executors: as text, as JSON and as TypedConverter and
+JsonConverter write them. Other converters are refused by name. Their bytes are valid text for many
+values, and would be written as that text.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,11 +22,11 @@ _READ: Final = (StringConverter, JsonConverter, TypedConverter, ByteArrayConvert
 def refusals(
     config: Mapping[str, str], worker_settings: Mapping[str, str], *, writes_keys: bool
 ) -> Iterator[tuple[str, ConfigError]]:
-    """Settings by which values, or keys that are written, are of a converter that SparkFileSink
-    does not read, and what to say of each.
+    """Yield the settings by which values, or written keys, have a converter that SparkFileSink does
+    not read, each with its error.
 
     Args:
-        worker_settings: say what holds where `config` names no converter.
+        worker_settings: apply if `config` names no converter.
         writes_keys: a column has the records' keys.
     """
     for key in (KEY, OF_KEYS) if writes_keys else (KEY,):
@@ -50,8 +50,8 @@ def refusals(
 
 
 def has_envelope(config: Mapping[str, str], worker_settings: Mapping[str, str]) -> bool:
-    """Whether values are ``{"schema", "payload"}``. Source: JsonConverter's `schemas.enable`, which
-    is true by default."""
+    """Return whether values are ``{"schema", "payload"}``. Source: JsonConverter's
+    `schemas.enable`, which is true by default."""
     if CONVERTERS.get(converter_class(KEY, config, worker_settings)) is not JsonConverter:
         return False
     enabled = _settings(config, worker_settings).get(f"{KEY}.schemas.enable", "true")
@@ -59,5 +59,5 @@ def has_envelope(config: Mapping[str, str], worker_settings: Mapping[str, str]) 
 
 
 def _settings(config: Mapping[str, str], worker_settings: Mapping[str, str]) -> Mapping[str, str]:
-    """What the keys below the converter's own are read from: where it is named."""
+    """Return the config in which the converter is named. Its own keys are read from there."""
     return config if KEY in config else worker_settings

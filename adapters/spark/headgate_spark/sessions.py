@@ -13,7 +13,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 START_TIMEOUT: Final = "spark.start.timeout.s"
-"""Worker setting for tasks: how long a Spark that the worker started itself may take to listen."""
+"""Worker setting for tasks: how many seconds a Spark that the worker has started may take to
+listen."""
 OUTAGE: Final = "spark.outage.file"
 """Worker setting for tasks: the file that says why their driver was ended, if it was."""
 OUTAGE_FILE: Final = "outage"
@@ -21,8 +22,8 @@ _LOOK_S = 0.05
 _CAUSED_BY: Final = "Caused by: "
 _RPC: Final = re.compile(r'terminated with:\s+status = StatusCode\.(\w+)\s+details = "(.*)"')
 _BROKEN: Final = "Application error processing RPC"
-"""What gRPC says of a server whose code broke where Spark makes no error of it. A driver whose
-application is over answers so until it is ended: in it there is no `SparkEnv` any more."""
+"""Message of gRPC if a server's code failed where Spark does not turn that into an error. A driver
+whose application is over answers so until it is ended: it no longer has a `SparkEnv`."""
 _OVER: Final = (
     *("UNAVAILABLE", "SESSION_", "INVALID_HANDLE", "CANCELLED", "Socket closed"),
     *("SparkContext was shut down", "stopped SparkContext", _BROKEN),
@@ -30,24 +31,24 @@ _OVER: Final = (
 
 
 class NotListeningError(Exception):
-    """Spark did not listen in time, or nobody waits for it any more."""
+    """Spark did not listen in time, or the caller no longer waits for it."""
 
 
 class Sessions:
-    """Keeps one session; a new one is made after `drop`. Thread-safe.
+    """Keeps one session. After `drop`, a new one is made. Thread-safe.
 
     Args:
         remote: ``sc://host:port``.
-        patience_s: how long a new session waits until the server listens. 0 for a server that is
-            up already; the one that starts beside its worker needs some seconds.
-        shared: use the one session that all processes share which are told so. Spark starts a
-            Python daemon of its own for each session, which costs seconds of CPU; with one session
-            there is one. Only for a server of our own, whose sessions do not expire.
-        outage: file that says why the driver was ended, if it was; empty: nobody would say.
+        patience_s: how long a new session waits until the server listens. 0 for a server that is up
+            already. A server that starts beside its worker needs some seconds.
+        shared: use one session together with all processes that ask for it. Spark starts a Python
+            daemon for each session, which costs seconds of CPU, so a shared one saves that. Only
+            for a server of our own, whose sessions do not expire.
+        outage: file that says why the driver was ended, if it was. Empty: there is none.
 
-    Calls are sent once. Spark's client by default tries again for minutes, and re-sends a plan
-    whose operation the server does not know, such as after a restart: that would start a task
-    body a second time.
+    Calls are sent once. By default Spark's client tries again for minutes. It re-sends a plan whose
+    operation the server does not know, for example after a restart. That would start a task body a
+    second time.
     """
 
     def __init__(
@@ -64,20 +65,21 @@ class Sessions:
     def of_task(
         cls, remote: str, worker_settings: Mapping[str, str], *, shares: bool = False
     ) -> "Sessions":
-        """With what a worker tells its tasks of a Spark that it has started itself.
+        """Return sessions as a worker's settings for its tasks describe them.
 
         Args:
-            shares: whether the task uses the shared session, if the Spark is such a one.
+            shares: whether the task uses the shared session, if the worker has started this Spark.
         """
         patience_s = float(worker_settings.get(START_TIMEOUT, "0"))
         outage = worker_settings.get(OUTAGE, "")
         return cls(remote, patience_s, shared=shares and patience_s > 0, outage=outage)
 
     def get(self, given_up: Callable[[], bool] = lambda: False) -> Any:
-        """The session. Raises what Spark's client raises when the server is out of reach.
+        """Return the session. Raises as Spark's client does if the server is out of reach.
 
         Args:
-            given_up: whether nobody waits any more; asked while the server does not listen.
+            given_up: returns whether the caller no longer waits. It is called while the server does
+                not listen.
 
         Raises:
             NotListeningError: the server does not listen, and `patience_s` is over.
@@ -96,18 +98,19 @@ class Sessions:
             return self._session
 
     def current(self) -> Any:
-        """The session if there is one; makes none."""
+        """Return the session if there is one. None is made."""
         with self._mutex:
             return self._session
 
     def drop(self, session: Any) -> None:
-        """Forget `session` after it failed, unless another has taken its place already."""
+        """Forget `session` after it failed, unless another has already replaced it."""
         with self._mutex:
             if self._session is session:
                 self._session = None
 
     def why(self, error: BaseException) -> str:
-        """What befell a call: what is known of the driver's end, or else what Spark says of it."""
+        """Return why a call failed: the known reason for the driver's end, or else what Spark
+        says."""
         known = ""
         if self._outage:
             with contextlib.suppress(OSError):
@@ -115,17 +118,18 @@ class Sessions:
         return known or first_line(error)
 
     def close(self) -> None:
-        """End the session, and with it what still runs in it; of a shared one this end only."""
+        """End the session, with all that still runs in it. A shared session goes on for others."""
         with self._mutex:
             session, self._session = self._session, None
         if session is not None:
-            with contextlib.suppress(Exception):  # the server may be gone; nothing is left then
+            with contextlib.suppress(Exception):  # the server may be gone, and then nothing is left
                 session.client.close() if self._shared else session.stop()
 
 
 def shared_remote(remote: str) -> str:
-    """The address of the session that all share who ask so; `remote` is one with parameters."""
-    # By a version that Spark's client takes, and the same in each process.
+    """Return the address of the session that processes share if they ask for it. `remote` has
+    parameters."""
+    # A UUID of a version that Spark's client accepts, and the same in each process.
     session = uuid.UUID(hex=hashlib.sha256(remote.encode()).hexdigest()[:32], version=4)
     return f"{remote};user_id=headgate;session_id={session}"
 
@@ -152,7 +156,7 @@ def wait_listening(
 
 
 def listens(host: str, port: int) -> bool:
-    """Whether a server accepts connections there."""
+    """Return whether a server accepts connections there."""
     try:
         with socket.create_connection((host, port), 1.0):
             return True
@@ -161,7 +165,7 @@ def listens(host: str, port: int) -> bool:
 
 
 def refuses(host: str, port: int) -> bool:
-    """Whether the machine there says that nobody listens. Silence is no answer."""
+    """Return whether the machine refuses connections there. Silence does not count."""
     try:
         with socket.create_connection((host, port), 1.0):
             return False
@@ -172,25 +176,25 @@ def refuses(host: str, port: int) -> bool:
 
 
 def shown_remote(remote: str) -> str:
-    """The address as messages may have it: without the values of a token and other parameters,
-    which open the server to whoever reads them."""
+    """Return the address for messages, without the values of a token and other parameters. They
+    would open the server to every reader."""
     return re.sub(r"=[^;]*", "=...", remote)
 
 
 def session_is_over(error: BaseException) -> bool:
-    """Whether `error` says that the server went away, has no application any more, or does not know
-    the session."""
+    """Return whether `error` means that the server went away, has no application any more, or does
+    not know the session."""
     text = f"{type(error).__name__} {error}"
     return any(mark in text for mark in _OVER)
 
 
 def executors_lost(error: BaseException) -> bool:
-    """Whether `error` says that executors died so often that Spark gave up what they worked on."""
+    """Return whether `error` means that executors died so often that Spark gave up their work."""
     return "ExecutorLostFailure" in str(error)
 
 
 def first_line(error: BaseException) -> str:
-    """What Spark says in one line; the rest is a Java trace, or what gRPC found of its own code."""
+    """Return Spark's message in one line. The rest is a Java trace, or internals of gRPC."""
     if found := _RPC.search(str(error)):
         return f"{type(error).__name__}: {found[1]}: {found[2]}"
     lines = [line for line in str(error).splitlines() if line.strip()]
@@ -198,8 +202,8 @@ def first_line(error: BaseException) -> str:
 
 
 def with_cause(error: BaseException) -> str:
-    """The first line, and what was at the bottom of it: that a file cannot be read Spark says
-    first, and which value cannot be parsed last."""
+    """Return the first line, and the root cause. Spark says first that a file cannot be read, and
+    last which value cannot be parsed."""
     trace = str(getattr(error, "_stacktrace", None) or "")
     causes = [line for line in trace.splitlines() if line.startswith(_CAUSED_BY)]
     if not causes:

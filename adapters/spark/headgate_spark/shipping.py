@@ -1,7 +1,7 @@
 """Headgate's own code as one archive, which Spark carries to executors on other machines.
 
-What Headgate depends on cannot be carried so: Python does not load compiled modules from an
-archive. It must be installed there.
+Headgate's dependencies cannot be carried so: Python does not load compiled modules from an archive.
+They must be installed there.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ PACKAGES: Final = (
     "headgate_runtime",
     "headgate_spark",
 )
-"""What tasks import."""
+"""Packages that tasks import."""
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def write_archive(folder: Path) -> Path:
-    """Write the archive into `folder`, named by version and content; older ones are removed."""
+    """Write the archive into `folder`, named by version and content. Older ones are removed."""
     files = dict(sorted(_files()))
     digest = hashlib.sha256()
     for name, content in files.items():
@@ -49,7 +49,7 @@ def write_archive(folder: Path) -> Path:
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
-    """Names in the archive, and what they have."""
+    """Yield the names in the archive, and their contents."""
     for package in PACKAGES:
         found = importlib.util.find_spec(package)
         for place in (found.submodule_search_locations or ()) if found is not None else ():
@@ -57,7 +57,7 @@ def _files() -> Iterator[tuple[str, bytes]]:
             for path in root.rglob("*"):
                 if path.is_file() and "__pycache__" not in path.parts:
                     yield f"{package}/{path.relative_to(root).as_posix()}", path.read_bytes()
-    # By these the connectors are found.
+    # The connectors are found by these.
     announced = importlib.metadata.distribution("headgate")
     for name in ("METADATA", "entry_points.txt"):
         folder = f"headgate-{announced.version}.dist-info"

@@ -1,4 +1,4 @@
-"""What SparkSink writes its batches to, by Spark: a folder of files, or anything else."""
+"""What SparkSink writes its batches to with Spark: a folder of files, or anything else."""
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ _ENDINGS: Final[Mapping[str, Sequence[str]]] = {
     "xml": (".xml",),
 }
 FILE_FORMATS: Final = tuple(_ENDINGS)
-"""Formats whose files are staged and committed: exactly once."""
+"""Formats whose files are staged and committed, exactly once."""
 _MICROS: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _TIMES: Final = {"timestampFormat": f"{_MICROS}XXX", "timestampNTZFormat": _MICROS}
 _SAFE: Final[Mapping[str, Mapping[str, str]]] = {
@@ -60,14 +60,14 @@ BATCH: Final = "batch"
 
 
 class WriteMode(StrEnum):
-    """What becomes of files that were in the folder before the sink's first batch.
+    """What to do with files that were in the folder before the sink's first batch.
 
     Names are those of Spark's `DataFrameWriter.mode`. Its `ignore` is missing on purpose: each
-    record would be lost without a word.
+    record would be lost silently.
     """
 
     APPEND = "append"
-    """Files stay, and those of the batches stand beside them."""
+    """Files stay, and those of the batches are added."""
     OVERWRITE = "overwrite"
     """Files are replaced by the first batch. Later batches are added to it."""
     ERROR = "error"
@@ -75,7 +75,7 @@ class WriteMode(StrEnum):
 
 
 class SparkWriter:
-    """Writes tables of pyarrow by Spark; one thread."""
+    """Writes tables of pyarrow with Spark. For one thread."""
 
     def __init__(
         self,
@@ -87,17 +87,17 @@ class SparkWriter:
     ) -> None:
         self.format = format
         self.sql = sql
-        """A query over each batch; empty: rows are written as they are."""
+        """A query over each batch. Empty: rows are written as they are."""
         self._sessions = sessions
         self._options = {**_SAFE.get(format.lower(), {}), **options}
         self._partition_by = list(partition_by)
         self._prepared: Any = None
 
     def write(self, table: Any, path: str) -> None:
-        """Append the rows; `path` empty: the options say where.
+        """Append the rows. Without a `path`, the options say where.
 
         Raises:
-            DataError: as `check_rows`.
+            DataError: as in `check_rows`.
             RetriableError: Spark is out of reach.
             TableError: Spark cannot write it.
         """
@@ -115,7 +115,7 @@ class SparkWriter:
                 writer.save()
 
     def select(self, table: Any) -> Any:
-        """The rows that `sql` makes of a batch, with types that the sink can keep.
+        """Return the rows that `sql` makes of a batch, with types that the sink can keep.
 
         Raises:
             DataError: a column of the result has a type that cannot be kept.
@@ -133,7 +133,8 @@ class SparkWriter:
 
     @contextmanager
     def _spark(self, what: str) -> Iterator[Any]:
-        """A session; errors in its use are told apart. `what` has failed, if it is no outage."""
+        """Yield a session. Errors in its use are told apart. `what` has failed, if it is no
+        outage."""
         session: Any = None
         try:
             session = self._session()
@@ -153,21 +154,22 @@ class SparkWriter:
         session = self._sessions.get()
         if session is not self._prepared:
             prepare(session, 10_000)
-            # Else a local time would become an instant.
+            # Otherwise a local time would become an instant.
             session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
-            # INT96, which Spark would write, other readers take for nanoseconds in 64 bits: a
-            # time of the year 1000 is one of 2169 for pyarrow.
+            # Spark would write INT96, which other readers take for nanoseconds in 64 bits. For
+            # pyarrow, a time of the year 1000 would be one of 2169.
             session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
             self._prepared = session
         return session
 
     def check_rows(self, table: Any, known: Sequence[str] = ()) -> None:
-        """
+        """Check the values of the rows.
+
         Args:
             known: columns that the files have besides those of `table`.
 
         Raises:
-            DataError: a value that Spark would change, for some readers at least.
+            DataError: Spark would change a value, at least for some readers.
         """
         for name in table.schema.names if self.format.lower() == "orc" else ():
             if has_older(pa, table.column(name), GREGORIAN_SECOND):
@@ -192,8 +194,8 @@ class SparkWriter:
         self._check_partitions(table)
 
     def _check_texts(self, table: Any) -> None:
-        """No value is to be written as a null is, and no text as an empty text is. Spark writes
-        nothing and ``""`` for them unless it is told otherwise."""
+        """Check that no value is written as a null is, and no text as an empty text is. By default
+        Spark writes nothing and ``""`` for them."""
         null, empty = self._option("nullvalue") or "", self._option("emptyvalue")
         for name in table.schema.names:
             column = table.column(name)
@@ -221,11 +223,11 @@ class SparkWriter:
                 )
 
     def _option(self, name: str) -> str | None:
-        """An option by its name in lower case, as Spark takes it."""
+        """Return an option by its name in lower case, as Spark looks it up."""
         return {key.lower(): text for key, text in self._options.items()}.get(name)
 
     def _check_lines(self, table: Any) -> None:
-        """Each value is to be one line. Source: Spark's TextOutputWriter."""
+        """Check that each value is one line. Source: Spark's TextOutputWriter."""
         own = self._option("linesep")
         for name in table.schema.names:
             column = table.column(name)
@@ -262,7 +264,7 @@ class SparkWriter:
 
 
 class AnyTarget:
-    """What keeps no offsets: rows that were written come again after a failure."""
+    """A target that keeps no offsets: rows that were written come again after a failure."""
 
     knows_offsets = False
 
@@ -278,14 +280,15 @@ class AnyTarget:
         return stored_schema(columns, "Spark")
 
     def check_rows(self, rows: Any) -> None:
-        """Raises `DataError`: a value that Spark would change."""
-        if not self._writer.sql:  # what it gives is looked at when it is written
+        """Check the rows. Raises `DataError`: Spark would change a value."""
+        if not self._writer.sql:  # the query's rows are checked when they are written
             self._writer.check_rows(rows)
 
     def check_names(self, columns: Any) -> None: ...
 
     def promotes(self, was: Any, now: Any) -> bool:
-        """Columns keep their types: readers take a folder of files for one table."""
+        """Return False: columns keep their types, since readers take a folder of files for one
+        table."""
         return False
 
     def read(self) -> None: ...
@@ -307,7 +310,7 @@ class AnyTarget:
 
 
 class FolderTarget:
-    """A folder of files, by `headgate_spark.folder_log`: exactly once."""
+    """A folder of files, with commits of `headgate_spark.folder_log`: exactly once."""
 
     knows_offsets = True
 
@@ -327,30 +330,33 @@ class FolderTarget:
 
     @property
     def columns(self) -> Any:
-        """None where `sql` makes other columns of the records' own: they are compared later."""
+        """Columns of the files. None if `sql` makes other columns of the records: they are compared
+        later."""
         return None if self._writer.sql else _columns(self._log.columns)
 
     def stored_schema(self, columns: Any) -> Any:
         return stored_schema(columns, "Spark")
 
     def check_rows(self, rows: Any) -> None:
-        """Raises `DataError`: a value that Spark would change."""
-        if not self._writer.sql:  # what it gives is looked at when it is written
+        """Check the rows. Raises `DataError`: Spark would change a value."""
+        if not self._writer.sql:  # the query's rows are checked when they are written
             columns = self.columns
             self._writer.check_rows(rows, () if columns is None else columns.names)
 
     def check_names(self, columns: Any) -> None: ...
 
     def promotes(self, was: Any, now: Any) -> bool:
-        """Columns keep their types: readers take a folder of files for one table."""
+        """Return False: columns keep their types, since readers take a folder of files for one
+        table."""
         return False
 
     def read(self) -> None:
-        # Looked at before the commits: what another task of the sink publishes meanwhile has one.
+        # Listed before the commits: a file that another task publishes meanwhile has a commit by
+        # then.
         others = self._log.others() if self._is_first(WriteMode.ERROR) else ()
         self._log.read()
         if self._is_first(WriteMode.OVERWRITE):
-            self._replaceable()  # else it fails only when the first batch is written
+            self._replaceable()  # otherwise it fails only when the first batch is written
         shown = [file for file in others if not Path(file).name.startswith(("_", "."))]
         if shown and self._is_first(WriteMode.ERROR):
             more = f" and {len(shown) - 1} more" if len(shown) > 1 else ""
@@ -362,7 +368,7 @@ class FolderTarget:
         self._log.drop_leftovers()
 
     def _is_first(self, mode: WriteMode) -> bool:
-        """Whether `mode` is the sink's, and nothing was committed yet."""
+        """Return whether `mode` is the sink's, and nothing was committed yet."""
         return self._mode is mode and not self._log.has_begun
 
     def reached(self, place: TopicPartition) -> int | None:
@@ -372,8 +378,8 @@ class FolderTarget:
         return self._log.times.get(place)
 
     def commit(self, batch: Batch) -> bool:
-        """Write the batch, then commit it. False: the folder has other offsets than those that it
-        begins at."""
+        """Write the batch, then commit it. Return False if the folder is not at the offsets at
+        which the batch begins."""
         token = ""
         written: Any = None
         rows = self._writer.select(batch.data)
@@ -392,7 +398,7 @@ class FolderTarget:
                 if rows.num_rows and not self._stage(conform(rows, columns), staging, batch):
                     self._log.drop(token)
                     return False
-            # Of several first commits one comes about: it alone replaces what it has found.
+            # Of several first commits one succeeds: it alone replaces what it has found.
             replaced = self._replaceable() if self._is_first(WriteMode.OVERWRITE) else ()
             if self._log.commit(batch.ends, token, _text(columns), replaced, batch.times):
                 return True
@@ -402,11 +408,11 @@ class FolderTarget:
         return self._log.replaceable(_ENDINGS[self._writer.format.lower()])
 
     def _stage(self, rows: Any, staging: Path, batch: Batch) -> bool:
-        """Write the files of a batch. False: others have committed its rows meanwhile. They then
-        drop such files, so that Spark may fail for want of its folder.
+        """Write the files of a batch. Return False if others have committed its rows meanwhile.
+        They then drop these files, so Spark may fail because its folder is gone.
 
         Raises:
-            RetriableError, TableError: as `SparkWriter.write`, or the files are elsewhere.
+            RetriableError, TableError: as in `SparkWriter.write`, or the files are elsewhere.
         """
         try:
             self._writer.write(rows, local_path(staging))
@@ -421,7 +427,7 @@ class FolderTarget:
         raise _elsewhere(staging)
 
     def _is_behind(self, batch: Batch) -> bool:
-        """Whether the folder has other offsets by now than those that the batch begins at."""
+        """Return whether the folder has moved on from the offsets at which the batch begins."""
         self._log.read()
         return any(self.reached(place) != start for place, start in batch.starts.items())
 
@@ -430,11 +436,12 @@ class FolderTarget:
 
 
 def _is_written(staging: Path) -> bool:
-    """Spark itself does not notice when an executor's folder is another one."""
+    """Return whether the staging folder has files. Spark does not notice if an executor's folder is
+    another one."""
     try:
         names = [path.name for path in staging.rglob("*") if path.is_file()]
     except FileNotFoundError:
-        return False  # others drop it while it is looked at
+        return False  # others are dropping it at this moment
     return not all(name.startswith(("_", ".")) for name in names)
 
 

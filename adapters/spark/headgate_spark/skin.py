@@ -1,5 +1,5 @@
-"""The outermost function of what runs on executors. It travels by value, so it needs nothing of
-Headgate there, and can say so when Headgate is missing or another one."""
+"""The outermost function of the code on executors. It travels by value, so it needs nothing of
+Headgate there. So it can report that Headgate is missing there, or has another version."""
 
 import functools
 import importlib.metadata
@@ -9,15 +9,15 @@ from typing import Any
 
 
 class OtherVersionError(Exception):
-    """Executors have not the Headgate of the worker."""
+    """Executors do not have the worker's version of Headgate."""
 
 
 _REFUSAL = re.compile(r"headgate of another version: (.*)")
 
 
 def on_executors(function: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]:
-    """`function` of `mapInArrow`, with its first arguments; an executor looks it up by its name
-    when it has the same version of Headgate as this process."""
+    """Return `function` of `mapInArrow` with its first arguments bound. An executor looks it up by
+    its name if it has the same version of Headgate as this process."""
     _travel_by_value()
     name = f"{function.__module__}:{function.__qualname__}"
     version = importlib.metadata.version("headgate")
@@ -30,9 +30,9 @@ def run_checked(
     """Run the function called `name`.
 
     Raises:
-        RuntimeError: this Python has no Headgate, or not the one that is `wanted`.
+        RuntimeError: this Python has no Headgate, or not the version that is `wanted`.
     """
-    # Imported here: by value travels the function, not what its module has imported.
+    # Imported here, because only the function travels by value, without its module's imports.
     import importlib
     import importlib.metadata
     import socket
@@ -55,7 +55,7 @@ def run_checked(
 
 
 def refusal(error: Exception) -> str | None:
-    """What `run_checked` has raised on an executor, if a job has ended by that."""
+    """Return the message of `run_checked` on an executor, if that ended a job."""
     found = _REFUSAL.search(str(error))
     return found[1] if found is not None else None
 

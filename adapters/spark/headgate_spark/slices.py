@@ -1,8 +1,8 @@
-"""What an executor does of a batch: reads a slice of a partition, parses it, writes one file.
+"""An executor's part of a batch: it reads a slice of a partition, parses it, and writes one file.
 
-A slice is written at once with the columns known so far united with its own. Only if another slice
-of the batch saw more is it written again, with the columns of all; as columns only ever grow, that
-is rare after the first batch.
+A slice is written at once, with the columns known so far united with its own. If another slice of
+the batch saw more, it is written again with the columns of all. As columns only ever grow, that is
+rare after the first batch.
 """
 
 import json
@@ -30,14 +30,14 @@ from headgate_spark.entries import staged_path
 from headgate_spark.executor import resolve
 
 CHUNK = 20_000
-"""Records read and parsed at a time: bounds the memory that they take."""
+"""Records read and parsed at a time, which bounds the memory that they take."""
 METADATA = ("key", "topic", "partition", "offset", "timestamp", "file", "position")
-"""Names that `columns.metadata` may have; each becomes a column with ``_`` before it."""
+"""Names that `columns.metadata` may have. Each becomes a column with ``_`` before it."""
 FILE_HEADER = "headgate.file"
 POSITION_HEADER = "headgate.position"
 RESULT_SCHEMA = "result string"
 TOLD_MAX = 1_000
-"""Most characters that a result has of why a record is bad."""
+"""Longest reason for a bad record in a result, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +49,25 @@ class SliceTask:
     start: int
     end: int
     target: str
-    """Target folder, absolute; the file goes to its staging folder."""
+    """Target folder, as an absolute path. The file goes to its staging folder."""
     batch_start: int
-    """Start of the batch this slice is of: names the entry that its file can be committed by."""
+    """Start of the slice's batch, which names the entry that can commit the file."""
     number: int
     """Number of this slice in its topic-partition."""
     format: str
-    """parquet, json or csv."""
+    """Format: parquet, json or csv."""
     metadata: tuple[str, ...]
     columns: Mapping[str, str]
     """Known columns and their kinds."""
     tolerate: bool
     envelope: bool
-    """Values are ``{"schema", "payload"}``, as JsonConverter writes them with schemas."""
+    """Whether values are ``{"schema", "payload"}``, as JsonConverter writes them with schemas."""
     merges_case: bool = False
-    """Fields that differ from a column in case only are of that column."""
+    """Whether fields that differ from a column in case only belong to that column."""
     on_null: str = "keep"
-    """What becomes of a record without a value: keep (a row of nulls), skip or fail."""
+    """What to do with a record without a value: keep (a row of nulls), skip or fail."""
     tells_bad: bool = False
-    """The result tells of each record that cannot be read, for its dead letter."""
+    """Whether the result names each record that cannot be read, for its dead letter."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -81,26 +81,26 @@ class SliceTask:
 @dataclass(slots=True)
 class SliceResult:
     records: int = 0
-    """Written; 0 when there is no file."""
+    """Number of records written. 0 if there is no file."""
     staged: str = ""
     """Path of the file below the target."""
     columns: dict[str, str] = field(default_factory=dict)
-    """The known ones united with those of this slice, in order: the columns of the file."""
+    """Columns of the file: the known ones united with those of this slice, in order."""
     skipped: int = 0
     detail: str = ""
     """The first record that was skipped."""
     host: str = ""
     """The machine that wrote it."""
     renamed: str = ""
-    """A field whose column is spelt otherwise; empty: there was none."""
+    """A field whose column is spelt differently. Empty: there was none."""
     failed: str = ""
-    """A record that cannot be read, where that is not tolerated; nothing is written then."""
+    """A record that cannot be read, if that is not tolerated. Nothing is written then."""
     bad: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """Offset of each record that was skipped or has failed, and why, if the task `tells_bad`."""
 
 
 class OtherLogError(Exception):
-    """The log that the executor reads is not the one that the batch was planned on."""
+    """The log that the executor reads is not the one on which the batch was planned."""
 
 
 class OtherFolderError(Exception):
@@ -116,12 +116,12 @@ class OtherFolderError(Exception):
 
 
 class BadRecord(Exception):
-    """A value that is no text, where that is not tolerated."""
+    """A value cannot be read, and that is not tolerated."""
 
 
 def run_slices(log: tuple[str, str], tasks: Sequence[str], batches: Iterator[Any]) -> Iterator[Any]:
-    """Function of `mapInArrow` over ``range(len(tasks))``: row n does ``tasks[n]``, and gives
-    ``[n, SliceResult]`` as JSON.
+    """Run the slices, as a function of `mapInArrow` over ``range(len(tasks))``. Row n does
+    ``tasks[n]``, and yields ``[n, SliceResult]`` as JSON.
 
     Args:
         log: `PlannedSinkTaskContext.log_elsewhere`.
@@ -142,7 +142,7 @@ def run_slices(log: tuple[str, str], tasks: Sequence[str], batches: Iterator[Any
 
 
 def run_slice(log: RecordLog, task: SliceTask) -> SliceResult:
-    """Read, parse and write one slice; the file is durable when it returns."""
+    """Read, parse and write one slice. The file is durable when it returns."""
     result, chunks = _parsed(log, task, None)
     alone = _empty_lines(task, result, chunks)
     if alone is not None:
@@ -162,7 +162,7 @@ def run_slice(log: RecordLog, task: SliceTask) -> SliceResult:
 
 
 def _parsed(log: RecordLog, task: SliceTask, alone: str | None) -> tuple[SliceResult, list[Chunk]]:
-    """The slice, and what its file is to have.
+    """Return the result of parsing the slice, and the rows for its file.
 
     Args:
         alone: the one column of a CSV file, in which no row may have null.
@@ -183,8 +183,8 @@ def _parsed(log: RecordLog, task: SliceTask, alone: str | None) -> tuple[SliceRe
 
 
 def _empty_lines(task: SliceTask, result: SliceResult, chunks: Sequence[Chunk]) -> str | None:
-    """The column by whose nulls a CSV file would have empty lines, since it is the only one. Which
-    columns a file has is known when all of the slice is parsed. None: there is no such line."""
+    """Return the only column of a CSV file, if its nulls would be empty lines. Which columns a file
+    has is known once all of the slice is parsed. None: there is no such line."""
     first, *others = written_columns(result.columns)
     if task.format != "csv" or others or not any(chunk.has_null(first) for chunk in chunks):
         return None
@@ -205,7 +205,7 @@ Part = RecordColumns | LogBatch | list[ConsumerRecord]
 
 
 def _parts(log: RecordLog, task: SliceTask) -> Iterator[Part]:
-    """Records of the slice in order, about `CHUNK` at a time, or a batch of the log."""
+    """Yield records of the slice in order, about `CHUNK` at a time, or batches of the log."""
     position = task.start
     place = (task.topic, task.partition)
     while position < task.end:
@@ -223,7 +223,7 @@ def _parts(log: RecordLog, task: SliceTask) -> Iterator[Part]:
 
 
 def _after(part: Part, end: int) -> int | None:
-    """The offset behind the last record; None: there is none."""
+    """Return the offset after the last record, or None if there is no record."""
     if isinstance(part, LogBatch):
         return min(part.offset + part.count, end)
     if isinstance(part, RecordColumns):
@@ -232,7 +232,8 @@ def _after(part: Part, end: int) -> int | None:
 
 
 def _check_end(log: RecordLog, task: SliceTask) -> None:
-    """
+    """Check the end of this log.
+
     Raises:
         OtherLogError: this log does not reach the end of the range.
     """
@@ -245,12 +246,12 @@ def _check_end(log: RecordLog, task: SliceTask) -> None:
 
 
 class _Parser:
-    """Records to rows: dicts of what JSON gives."""
+    """Parses records to rows, which are dicts of JSON values."""
 
     def __init__(self, task: SliceTask, result: SliceResult, alone: str | None) -> None:
         """
         Args:
-            alone: the only column of the file; a row with null in it is bad.
+            alone: the only column of the file. A row with null in it is bad.
         """
         self._task = task
         self._result = result
@@ -263,7 +264,7 @@ class _Parser:
         merges = task.merges_case and task.format != "json"  # whose lines have no columns in common
         known = (*(name for name, _ in self._metadata), *task.columns)
         self._spelling = Spelling(known) if merges else None
-        # Not above: `headgate plugins` reads the options without pyarrow.
+        # Not at the top: `headgate plugins` reads the options without pyarrow.
         from headgate_spark.arrow_chunks import ArrowParser
 
         self._keeps_types = task.format == "parquet"  # the others write texts
@@ -277,10 +278,10 @@ class _Parser:
         self._names: Sequence[str] = ()
 
     def chunks(self, part: Part) -> list[Chunk]:
-        """The part as rows of the file.
+        """Return the part as rows of the file.
 
         Raises:
-            BadRecord: a record that cannot be read, where that is not tolerated.
+            BadRecord: a record that cannot be read, if that is not tolerated.
         """
         if self._by_columns and not isinstance(part, list):
             found = self._arrow.chunk(part, self._task.end)
@@ -295,7 +296,7 @@ class _Parser:
         return [chunk for group in groups for chunk in self._fitting(group)]
 
     def _fitting(self, rows: list["_Row"]) -> Iterator[Chunk]:
-        """Rows of one schema as a chunk, without those that do not fit their columns."""
+        """Yield rows of one schema as a chunk, without those that do not fit their columns."""
         if self._alone is not None:
             rows = [row for row in rows if self._is_a_line(row, self._alone)]
             if not rows:
@@ -346,7 +347,7 @@ class _Parser:
         return unfit(chunk.kinds, self._pinned)
 
     def _clash(self, chunk: Chunk) -> str:
-        """Which fields of a struct differ in case only; empty: none, or they may."""
+        """Return which fields of a struct differ in case only. Empty: none, or they may."""
         if self._spelling is None:
             return ""
         told = (inner_clash(name, kind) for name, kind in chunk.kinds.items())
@@ -393,7 +394,7 @@ class _Parser:
         return rows
 
     def _read(self, data: bytes | None) -> tuple[Schema | None, dict[str, Any]]:
-        """The STRUCT whose types its columns have, or None, and the fields."""
+        """Return the fields, and the STRUCT with the types of their columns, or None."""
         if data is None:
             return None, {}
         if typed_start(data) is not None:
@@ -404,15 +405,16 @@ class _Parser:
         return None, {VALUE: data.decode()} if value is None else value
 
     def _unreserved(self, values: dict[str, Any]) -> dict[str, Any]:
-        """A field named like a column of ours gets one more underscore, and so do those named like
-        that: nothing is overwritten and no two fields meet."""
+        """Add an underscore to a field named like a column of ours, and to fields named like that:
+        so nothing is overwritten and no two fields meet."""
         if self._reserved is None:
             return values
         match = self._reserved.fullmatch
         return {f"_{name}" if match(name) else name: given for name, given in values.items()}
 
     def _renamed(self, schema: Schema, values: Sequence[str]) -> Schema:
-        """`schema` with the names of the columns, each optional; one object for records alike."""
+        """Return `schema` with the names of the columns, each optional. Similar records share one
+        object."""
         if schema is not self._given or values != self._names:
             self._given, self._names = schema, values
             self._schema = Schema(
@@ -425,7 +427,8 @@ class _Parser:
         return self._schema
 
     def _spelt(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Raises `DataError` where two fields are of one column."""
+        """Return the row with columns' spellings. Raises `DataError` if two fields are of one
+        column."""
         if self._spelling is None:
             return row
         spelt: dict[str, Any] = {}
@@ -439,8 +442,8 @@ class _Parser:
         return spelt
 
     def _opened(self, converter: Converter, data: bytes) -> tuple[Schema | None, dict[str, Any]]:
-        """The value as the sink's converter reads it. Files without types get JSON for people:
-        decimals, dates and times are text. Raises `DataError`."""
+        """Return the value as the sink's converter reads it. Files without types get JSON for
+        people: decimals, dates and times are text. Raises `DataError`."""
         schema, value = converter.to_connect_data("", data)
         if not self._keeps_types or schema is None or value is None:
             text = json_text(schema, value).encode()
@@ -470,13 +473,13 @@ class _Row:
     offset: int
     where: str
     schema: Schema | None
-    """None: `values` are those of JSON."""
+    """Schema of `values`. None: they are JSON's."""
     values: dict[str, Any]
     metadata: dict[str, Any]
 
 
 def _chunk_of(rows: Sequence[_Row]) -> Chunk:
-    """Rows of one schema. Raises `DataError`."""
+    """Return rows of one schema as a chunk. Raises `DataError`."""
     schema = rows[0].schema
     if schema is None:
         return Chunk.of([{**row.values, **row.metadata} for row in rows], keep_rows=False)
@@ -503,7 +506,8 @@ def _where(record: ConsumerRecord) -> str:
 
 
 def parse_object(data: bytes) -> dict[str, Any] | None:
-    """The JSON object that `data` is, with whole numbers of any size exact; else None.
+    """Return the JSON object that `data` is, with whole numbers of any size exact. None: it is
+    none.
 
     Raises:
         DataError: it has a member twice, and only one of the two would be kept.
@@ -520,12 +524,12 @@ def parse_object(data: bytes) -> dict[str, Any] | None:
 
 
 def _may_differ(data: bytes, value: dict[str, Any]) -> bool:
-    """Whether `value` may not be all that `data` says: orjson reads whole numbers beyond 64 bits as
-    floats, and of members of one name it keeps the last.
+    """Return whether `value` may not be all that `data` says. orjson reads whole numbers beyond 64
+    bits as floats, and keeps the last of members with one name.
 
-    Each member has a colon, so where there are no more of them than members none was dropped. Else
-    the ends of names are counted: quote and colon, with nothing but blanks between. Texts may have
-    both, too; then the standard library reads the value.
+    Each member has a colon, so without more colons than members none was dropped. Otherwise the
+    ends of names are counted: quote and colon, with only blanks between. Texts may have both, too.
+    Then the standard library reads the value.
     """
     members = 0
     parts: list[Any] = [value]

@@ -1,7 +1,7 @@
-"""How many tasks a Spark can hold at a time: arithmetic, and a probe for one that is not ours.
+"""How many tasks a Spark can hold at a time: arithmetic, for our own and for other Sparks.
 
-A resident task holds its slot until it is stopped. With as many of them as slots the next task, and
-every planned batch, would wait for ever; so slots are counted before anything starts.
+A resident task holds its slot until it is stopped. If these tasks hold all slots, the next task,
+and every planned batch, waits for ever. So slots are counted before anything starts.
 """
 
 import re
@@ -18,8 +18,7 @@ class SlotsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a Spark is started so that it has `slots` slots while `cores` of them are meant to
-    compute."""
+    """The parameters for a Spark with `slots` slots, of which `cores` are meant to compute."""
 
     master: str
     slots: int
@@ -27,17 +26,17 @@ class Plan:
     executors: bool
     """Whether executors are processes of their own."""
     executor_memory_mb: int | None = None
-    """Memory in ``local-cluster``; Spark refuses executors that ask for more than their worker
-    has."""
+    """Memory of an executor in ``local-cluster``. Spark refuses executors that ask for more than
+    their Spark worker has."""
 
 
 def slots_wanted(workers: int, tasks_max: Sequence[int], per_process: int = 1) -> int:
-    """Slots for the resident tasks of all connectors, and two per worker for planned batches and
-    for tasks that start while those they replace still end.
+    """Return the slots for the resident tasks of all connectors, and two per worker. These are for
+    planned batches, and for tasks that start while the tasks they replace are still ending.
 
     Args:
-        per_process: how many tasks share a slot. Then each worker has one that is not full, and
-            one for tasks that may have crashed their process.
+        per_process: how many tasks share a slot. With more than one, each worker has one process
+            that is not full, and one for tasks that may have crashed their process.
     """
     if per_process == 1:
         return workers * 2 + sum(tasks_max)
@@ -45,15 +44,14 @@ def slots_wanted(workers: int, tasks_max: Sequence[int], per_process: int = 1) -
 
 
 def plan(master: str, slots: int, cpus: int) -> Plan:
-    """The master to start so that it has at least `slots` slots.
+    """Return how to start a master that has at least `slots` slots.
 
-    Slots are only a number: the N of ``local[N]`` says how many are meant to compute, and becomes
+    Slots are only a number. The N of ``local[N]`` says how many are meant to compute, and becomes
     the parallelism of jobs. For ``local-cluster[executors,cores,MB]`` each executor gets more
-    cores.
-    Other masters are left as they are; who runs them has set their cores.
+    cores. Other masters are left as they are: their operators have set their cores.
 
     Args:
-        cpus: of this machine, for ``local[*]``.
+        cpus: CPUs of this machine, for ``local[*]``.
 
     Raises:
         SlotsError: a local master that Spark would not understand.
@@ -66,7 +64,7 @@ def plan(master: str, slots: int, cpus: int) -> Plan:
         executors, cores, memory = int(found[1]), int(found[2]), int(found[3])
         if executors < 1 or cores < 1:
             raise SlotsError(f"{master} has no executors, expected at least local-cluster[1,1,512]")
-        # Were one executor lost, the others must hold its tasks until it is back.
+        # If one executor is lost, the others must hold its tasks until it is back.
         others = max(executors - 1, 1)
         per_executor = max(cores, -(-slots // others))
         return Plan(
@@ -85,7 +83,7 @@ def plan(master: str, slots: int, cpus: int) -> Plan:
 
 
 def most_at_once(spans: Sequence[tuple[int, int]]) -> int:
-    """The most of these (begin, end) spans that were under way at one moment."""
+    """Return the most of these (begin, end) spans that were under way at one moment."""
     changes = sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans])
     here = most = 0
     for _, change in changes:
@@ -95,9 +93,10 @@ def most_at_once(spans: Sequence[tuple[int, int]]) -> int:
 
 
 def most_of_some(measure: Callable[[], int], wanted: int) -> int:
-    """The most that `measure` finds; it is asked until it finds `wanted`, or no more than before.
+    """Return the most that `measure` finds. It is called until it finds `wanted`, or no more than
+    before.
 
-    For a measure that can only err by finding too few.
+    For a measurement that can only err by finding too few.
     """
     most, found = 0, measure()
     while most < found < wanted:
@@ -108,7 +107,7 @@ def most_of_some(measure: Callable[[], int], wanted: int) -> int:
 def too_few(
     remote: str, free: int, workers: int, tasks_max: Sequence[int], per_process: int = 1
 ) -> str | None:
-    """Why a Spark that is not ours is refused, or None."""
+    """Return why a Spark that is not ours is refused, or None."""
     wanted = slots_wanted(workers, tasks_max, per_process)
     if free >= wanted:
         return None

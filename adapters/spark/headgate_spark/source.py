@@ -1,8 +1,8 @@
 """SparkSource: rows of anything that Spark can read as records, exactly once.
 
-Each task is a process of the worker with a session of its own at the Spark Connect server. Spark
-reads and sorts; rows come as Arrow, and go through the task's one producer with their source
-offsets. So fencing and offsets are those of any other source.
+Each task is a process of the worker with its own session at the Spark Connect server. Spark reads
+and sorts. Rows come as Arrow, and go through the task's one producer with their source offsets. So
+fencing and offsets are those of any other source.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ class SparkSourceTask(SourceTask):
         self._sessions = Sessions.of_task(remote, self.context.worker_settings)
         self._prepared: Any = None
         self._unread: list[str] = []
-        """What Spark leaves out of rows that are read in shares."""
+        """Files that Spark leaves out of rows that are read in shares."""
         self._readers: list[Share | FilesReader] = self._made()
         self._turn = 0
 
@@ -136,7 +136,7 @@ class SparkSource(SourceConnector):
 
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-        """Errors that one key alone does not show."""
+        """Return errors that one key alone does not show."""
         mode, column = config.get("mode", ""), config.get("incrementing.column", "").strip()
         if mode == INCREMENTING and not column:
             return {"incrementing.column": ["is empty, which mode = incrementing needs"]}
@@ -154,6 +154,6 @@ class SparkSource(SourceConnector):
     def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
         settings = Settings.of(self._config)
         tasks = tasks_max if settings.mode == FILES else min(tasks_max, settings.shares)
-        # Tasks may run elsewhere, with another working directory.
+        # Tasks may run in a process with another working directory.
         config = {**self._config, "path": absolute(settings.path), TASKS: str(tasks)}
         return [{**config, TASK: str(number)} for number in range(tasks)]

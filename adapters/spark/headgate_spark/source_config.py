@@ -10,20 +10,21 @@ from headgate.connector.topic_names import valid_topic
 from headgate.connector.validators import at_least, non_empty, one_of
 
 OPTION: Final = "option."
-"""What settings that are Spark's own options begin with."""
+"""Prefix of settings that are Spark's own options."""
 BULK, INCREMENTING, FILES = "bulk", "incrementing", "files"
 TASK: Final = "headgate.task"
 TASKS: Final = "headgate.tasks"
-"""What the connector adds to the configs of its tasks: the number of each, and of all."""
+"""Keys that the connector adds to the configs of its tasks: the number of each, and the number of
+tasks."""
 _SAFE: Final[Mapping[str, Mapping[str, str]]] = {
     "csv": {"mode": "FAILFAST", "enforceSchema": "false"},
     "json": {"mode": "FAILFAST"},
     "xml": {"mode": "FAILFAST"},
     "jdbc": {"preferTimestampNTZ": "true"},
 }
-"""Options that keep values as they are, unless users set them: else a line that does not parse
-becomes nulls, a CSV file with its columns in another order swaps them, and a local time becomes an
-instant."""
+"""Options that keep values as they are, unless users set them. Without them a line that does not
+parse becomes nulls. A CSV file with its columns in another order swaps them, and a local time
+becomes an instant."""
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 CONFIG: Final = (
@@ -71,7 +72,7 @@ class Settings:
     path: str
     schema: str
     options: Mapping[str, str]
-    """May hold passwords."""
+    """Options of Spark. They may hold passwords."""
     column: str
     settle_s: float
     shares: int
@@ -103,7 +104,7 @@ class Settings:
 
     @property
     def source_setting(self) -> tuple[str, str]:
-        """The setting that names what is read, and its value."""
+        """The setting that names the source, and its value."""
         by_name = {name.lower(): (name, value) for name, value in self.options.items()}
         for known in ("path", "dbtable", "query"):
             if known in by_name:
@@ -113,7 +114,7 @@ class Settings:
 
     @property
     def source(self) -> str:
-        """What is read, as source partitions name it."""
+        """The source, as source partitions name it."""
         return self.source_setting[1]
 
     @property
@@ -122,23 +123,23 @@ class Settings:
         return range(self.task, self.shares, self.tasks)
 
     def reader(self, session: Any) -> Any:
-        """Spark's DataFrameReader with the format, the options and the schema."""
+        """Return Spark's DataFrameReader with the format, the options and the schema."""
         reader = session.read.format(self.format)
         for name, value in {**_SAFE.get(self.format.lower(), {}), **self.options}.items():
             reader = reader.option(name, value)
         return reader.schema(self.schema) if self.schema else reader
 
     def load(self, session: Any) -> Any:
-        """The DataFrame of all that the settings name."""
+        """Return the DataFrame of all that the settings name."""
         reader = self.reader(session)
         return reader.load(self.path) if self.path else reader.load()
 
 
 def options_of(config: Mapping[str, str]) -> dict[str, str]:
-    """Spark's options among the settings of a connector, by their names."""
+    """Return Spark's options among the settings of a connector, by their names."""
     return {key[len(OPTION) :]: value for key, value in config.items() if key.startswith(OPTION)}
 
 
 def absolute(path: str) -> str:
-    """`path`, from this process's folder on if it is a relative one of the file system."""
+    """Return `path` as an absolute one, if it is a relative path of the file system."""
     return path if not path or "://" in path or ":/" in path else str(Path(path).absolute())

@@ -1,8 +1,8 @@
-"""What SparkSource reads in the mode files: each file by itself, those too that come later.
+"""What SparkSource reads in the mode files: each file by itself, including those that come later.
 
-The source partition is the file, its offset the number of rows that were read, with the file's
-length and time of change. A file that has changed after rows of it were written, or that Spark
-cannot read, is set aside with the reason; its neighbours are read.
+The source partition is the file. Its offset is the number of rows read, with the file's length and
+time of change. A file that has changed after some of its rows were written, or that Spark cannot
+read, is quarantined with the reason. Other files are read.
 """
 
 import fnmatch
@@ -31,9 +31,9 @@ _OF_FILES: Final = (*FILE_FORMATS, "binaryfile")
 """Formats whose rows are those of the files below the path. Tables have lists of their own."""
 _LISTING_OPTIONS: Final = ("pathglobfilter", "modifiedbefore", "modifiedafter")
 _HIDDEN: Final = ("_", ".")
-"""Spark passes over names that begin so."""
+"""Beginnings of names that Spark skips."""
 _LOSSES: Final = 3
-"""Queries of one file that may lose all their executors before its neighbours have their turn."""
+"""Queries of one file that may lose all their executors before other files have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +55,20 @@ class FilesReader:
         """Files that were read to their end, as they were then."""
         self._aside: dict[str, tuple[Seen | None, str]] = {}
         self._unread: list[str] = []
-        """What Spark leaves out of its listing, each with the reason."""
+        """Files that Spark leaves out of its listing, each with the reason."""
         self._file: Seen | None = None
         self._rows = 0
         self._losses = 0
-        """How often executors were lost over the file under way since it gave rows."""
+        """How often executors were lost over the current file since it gave rows."""
         self._passed = 0
         self._stream: Iterator[Any] | None = None
         self._reader = RowReader()
 
     def next_batch(self, session: Any) -> list[SourceItem]:
-        """The next rows of the file under way, or of the next; none when there are none now.
+        """Return the next rows of the current file, or of the next one. Empty: there are none now.
 
         Raises:
-            Exception: whatever Spark's client raises when the server is out of reach.
+            Exception: as Spark's client raises it if the server is out of reach.
         """
         if self._file is None and not self._queue:
             self._list(session)
@@ -91,14 +91,15 @@ class FilesReader:
         return []
 
     def _may_be_tried(self, error: Exception) -> bool:
-        """Whether others were to blame: executors die for many reasons. But a file may be one."""
+        """Return whether to try a file again, because others may be to blame: executors die for
+        many reasons. But the file may be one."""
         if not executors_lost(error):
             return False
         self._losses += 1
         return self._losses <= _LOSSES
 
     def rewind(self) -> None:
-        """Forget the query that is under way; the file's rows are counted on."""
+        """Forget the query under way. The count of the file's rows is kept."""
         self._stream = None
 
     # -- listing --
@@ -124,7 +125,7 @@ class FilesReader:
             self._queue.append(seen)
 
     def _listing(self, session: Any) -> list[Seen]:
-        """The files of this task."""
+        """Return the files of this task."""
         reader = session.read.format("binaryFile").option("recursiveFileLookup", "true")
         for name, value in self._settings.options.items():
             if name.lower() in _LISTING_OPTIONS:
@@ -136,7 +137,8 @@ class FilesReader:
         return sorted((one for one in found if self._is_mine(one)), key=lambda one: one.path)
 
     def _look_for_unread(self) -> None:
-        """Java opens no file whose name is not UTF-8, so that Spark takes it for deleted."""
+        """Log files whose names are not UTF-8. Java cannot open them, so Spark takes them for
+        deleted."""
         found = unread(self._settings)
         for line in found:
             if line not in self._unread:
@@ -149,7 +151,7 @@ class FilesReader:
     # -- one file --
 
     def _of_file(self, session: Any, seen: Seen) -> list[SourceItem]:
-        """The next rows of the file; none: it is read to its end."""
+        """Return the next rows of the file. Empty: it is read to its end."""
         if self._rows < 0 and not self._begin(seen):
             return []
         if self._stream is None:
@@ -169,7 +171,7 @@ class FilesReader:
         return [end]
 
     def _begin(self, seen: Seen) -> bool:
-        """Go on where its offset says. False: it is read to its end."""
+        """Go on where the file's offset says. Return False if it is read to its end."""
         self._rows = 0
         offset = self._context.offsets.offset(_partition(seen))
         if offset is None:
@@ -206,7 +208,8 @@ class FilesReader:
         return {**offset, "done": True} if done else offset
 
     def _check_unchanged(self, session: Any, seen: Seen) -> None:
-        """
+        """Check that the file is as it was listed.
+
         Raises:
             DataError: the file was changed while it was read.
         """
@@ -216,7 +219,7 @@ class FilesReader:
             raise DataError("was changed while it was read")
 
     def _set_aside(self, seen: Seen, reason: str, *, again: bool) -> None:
-        """`again`: it is tried again after the next listing."""
+        """Quarantine a file. With `again`, it is tried again after the next listing."""
         self._aside[seen.path] = (None if again else seen, reason)
         self._context.log(f"{seen.path} is set aside: {reason}")
 
@@ -225,8 +228,8 @@ class FilesReader:
 
 
 def unread(settings: Settings) -> list[str]:
-    """What Spark would leave out of what the settings name, each with the reason. The first task
-    tells it for all."""
+    """Return what Spark would leave out of what the settings name, each with the reason. The first
+    task reports it for all."""
     if settings.task or settings.format.lower() not in _OF_FILES:
         return []
     options = {name.lower(): value for name, value in settings.options.items()}
@@ -234,10 +237,11 @@ def unread(settings: Settings) -> list[str]:
 
 
 def not_utf8(path: str, names: str = "*") -> Iterator[str]:
-    """Files below a path of this machine whose names are not UTF-8, each with what it means.
+    """Yield files below a path of this machine whose names are not UTF-8, each with what that
+    means.
 
     Args:
-        path: as Spark takes it, with patterns; elsewhere there is nothing to be found.
+        path: the path as Spark takes it, with patterns. On other machines nothing is found.
         names: a pattern for the names of files.
     """
     local = path.removeprefix("file://").removeprefix("file:")
@@ -277,7 +281,7 @@ def _partition(seen: Seen) -> Partition:
 
 
 def _escaped(path: str) -> str:
-    """`path` for `load`, which takes some characters for a pattern."""
+    """Return `path` for `load`, which takes some characters for a pattern."""
     return "".join(f"\\{mark}" if mark in "*?[]{}\\" else mark for mark in path)
 
 

@@ -1,8 +1,8 @@
 """What SparkSource reads in the modes bulk and incrementing: one share of the rows at a time.
 
-An offset of bulk is the number of rows that were read in the order of their text as JSON, with the
-sum of their hashes. A query that is run anew passes over so many rows and compares the sum: so a
-source that has changed meanwhile is noticed, and nothing is lost or doubled silently.
+An offset of bulk is the number of rows that were read in the order of their JSON text, with the sum
+of their hashes. A query that is run again skips that many rows and compares the sum. So a change of
+the source meanwhile is noticed, and nothing is lost or doubled silently.
 """
 
 import time
@@ -35,18 +35,19 @@ _AS_TEXT: Final = {
 
 
 class SourceChangedError(Exception):
-    """The source is not as it was when its first rows were read. For users."""
+    """The source has changed since its first rows were read. The message is for users."""
 
 
 def share_partition(settings: Settings, share: int) -> dict[str, Any]:
-    """Source partition of one share."""
+    """Return the source partition of one share."""
     return {"source": settings.source, "share": share, "of": settings.shares}
 
 
 def check_shares(context: SourceTaskContext, settings: Settings) -> None:
-    """
+    """Check committed offsets against the settings.
+
     Raises:
-        ConfigError: rows were written of another source, or with another number of shares.
+        ConfigError: rows of another source were written, or with another number of shares.
     """
     again = (
         "set it back, or stop the connector and reset its offsets to write everything anew, or "
@@ -65,7 +66,7 @@ def check_shares(context: SourceTaskContext, settings: Settings) -> None:
 
 
 class Share(ABC):
-    """Rows of one share, in the order of their offsets. Subclasses say which."""
+    """Rows of one share, in the order of their offsets. Subclasses define the query."""
 
     def __init__(self, settings: Settings, context: SourceTaskContext, share: int) -> None:
         self._settings = settings
@@ -76,11 +77,11 @@ class Share(ABC):
         self._stream: Iterator[Any] | None = None
 
     def next_batch(self, session: Any) -> list[SourceItem]:
-        """The next rows; none when there are none now.
+        """Return the next rows. Empty: there are none now.
 
         Raises:
-            DataError, SourceChangedError: what is there cannot be taken.
-            Exception: whatever Spark's client raises. `rewind` goes back to the last batch.
+            DataError, SourceChangedError: rows cannot be used.
+            Exception: as Spark's client raises it. `rewind` goes back to the last batch.
         """
         if self._stream is None:
             self._stream = self._open(session)
@@ -93,20 +94,20 @@ class Share(ABC):
         return self._exhausted()
 
     def rewind(self) -> None:
-        """Forget the query that is under way."""
+        """Forget the query under way."""
         self._stream = None
 
     @abstractmethod
     def _open(self, session: Any) -> Iterator[Any] | None:
-        """Arrow tables of a query; None: there is nothing new."""
+        """Return the Arrow tables of a query. None: there is nothing new."""
 
     @abstractmethod
     def _items(self, table: Any) -> list[SourceItem]:
-        """Records of one table."""
+        """Return the records of one table."""
 
     @abstractmethod
     def _exhausted(self) -> list[SourceItem]:
-        """All rows of the query have been given; what there is to say of that."""
+        """Handle the end of the query's rows. Return items that say so, if any."""
 
     def _mine(self, frame: Any, number: Any) -> Any:
         from pyspark.sql import functions as fn
@@ -215,13 +216,13 @@ class IncrementingShare(Share):
         return tables(session, self._mine(rows, _quoted(self._settings.column)).orderBy(column))
 
     def _frame(self, session: Any) -> tuple[Any, Any]:
-        """What is read, and the column in it."""
+        """Return the source's DataFrame, and the column in it."""
         frame = self._settings.load(session)
         self._check_column(frame)
         return frame, frame[_quoted(self._settings.column)]
 
     def _look(self, frame: Any, column: Any) -> bool:
-        """Find the greatest number; whether it is a new one.
+        """Find the greatest number. Return whether it is a new one.
 
         Raises:
             DataError: a row has none.
@@ -243,9 +244,10 @@ class IncrementingShare(Share):
         return True
 
     def _check_column(self, frame: Any) -> None:
-        """
+        """Check the column.
+
         Raises:
-            ConfigError: there is no such column, or it is not of whole numbers.
+            ConfigError: there is no such column, or it does not have whole numbers.
         """
         check_columns(frame)
         name = self._settings.column
@@ -273,7 +275,7 @@ class IncrementingShare(Share):
         return items
 
     def _exhausted(self) -> list[SourceItem]:
-        # Rows of other shares are none of this one's: it has seen all up to there.
+        # Rows of other shares are not this one's: it has seen all of its rows up to there.
         if self._bound is not None and self._settings.shares > 1:
             self._at = self._bound
         self._bound = None

@@ -1,7 +1,7 @@
 """SparkSink: records into anything that Spark can write.
 
-Files are staged and committed with the offsets, exactly once. Whatever else Spark writes keeps no
-offsets, so a batch may come twice after a failure; users say that they take that.
+Files are staged and committed with the offsets, exactly once. Other formats keep no offsets, so a
+batch may be written twice after a failure. Users must accept that explicitly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ _OTHER_MODES: Final = {
     "upsert": "DeltaSink and IcebergSink write by key",
     "ignore": "where something is there, each record would be lost without a word",
 }
-"""Modes that others have, and why SparkSink has not."""
+"""Modes of other tools, and why SparkSink does not have them."""
 _NEEDS_OFFSETS: Final = (
     f"which needs delivery = {_ONCE}: where no offsets are kept, a task that was frozen could "
     "replace what its successor has written. Empty the target before the sink is made, and append"
@@ -105,7 +105,7 @@ class SparkSink(SinkConnector):
 
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-        """Errors that one key alone does not show."""
+        """Return errors that one key alone does not show."""
         format, path = config.get("format", "").strip().lower(), config.get("path", "").strip()
         mode = config.get("write.mode", WriteMode.APPEND)
         if mode in _OTHER_MODES:
@@ -141,9 +141,11 @@ class SparkSink(SinkConnector):
     def alter_offsets(
         cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
     ) -> bool:
-        """
+        """Refuse to alter offsets, unless the folder keeps none.
+
         Raises:
-            ConfigError: the folder says what is written; a record would be doubled or left out.
+            ConfigError: the folder has the offsets. With others, a record would be doubled or left
+                out.
         """
         if config.get("delivery", _ONCE) == _AT_LEAST:
             return False
@@ -156,6 +158,6 @@ class SparkSink(SinkConnector):
         self._config = dict(config)
 
     def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
-        # Tasks may run elsewhere, with another working directory.
+        # Tasks may run in a process with another working directory.
         path = absolute(self._config.get("path", "").strip())
         return [{**self._config, "path": path} for _ in range(tasks_max)]
