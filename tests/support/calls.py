@@ -1,4 +1,4 @@
-"""Counts calls of Python functions: a cost that is the same on every machine."""
+"""Count calls of Python functions: a cost that is the same on every machine."""
 
 import gc
 import sys
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 def counted(work: Callable[[], T]) -> tuple[int, T]:
-    """How many calls `work` makes, itself included, and what it returns.
+    """Return how many calls `work` makes, its own included, and what it returns.
 
-    The garbage collector waits meanwhile: its callbacks and finalizers are calls, too.
+    Garbage collection is off during the work, because its callbacks and finalizers are calls, too.
     """
     calls = 0
 

@@ -1,4 +1,4 @@
-"""Code blocks of pages."""
+"""Code blocks of Markdown pages."""
 
 import re
 from pathlib import Path
@@ -7,12 +7,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """The blocks of `page`, a path below the project's folder, that are marked with `language`."""
+    """Return the blocks of `page` that are marked with `language`. The page is a path below the top
+    of the repository."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def block(page: str, language: str, part: str) -> str:
-    """The one that has `part` in it."""
+    """Return the one block that contains `part`."""
     (found,) = (each for each in blocks(page, language) if part in each)
     return found

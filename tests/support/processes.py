@@ -1,4 +1,4 @@
-"""Which tests run in one process when several run them side by side, and in what order."""
+"""The order of tests, and which of them share a process, when several processes run them."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -14,7 +14,8 @@ ON_SPARK = "spark_server"
 
 
 class SparkOnce(LoadFileScheduling):
-    """A process takes a whole file, and one takes all files that need the session's Spark."""
+    """A scheduler that gives a process whole files, and gives all files that need the session's
+    Spark to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope(Path(self.config.rootpath, nodeid.partition("::")[0]))
@@ -22,14 +23,14 @@ class SparkOnce(LoadFileScheduling):
 
 @cache
 def scope(file: Path) -> str:
-    """Files of one scope are run by one process."""
+    """Return the scope of a file. One process runs all files of a scope."""
     if file.is_file() and ON_SPARK in file.read_text(encoding="utf-8"):
         return ON_SPARK
     return str(file)
 
 
 def longest_scopes_first(items: list[pytest.Item], seconds: dict[Path, float]) -> None:
-    """Sorts `items`, so that all processes are busy to the end."""
+    """Sort `items` so that all processes are busy to the end."""
     took: dict[str, float] = {}
     for file in dict.fromkeys(item.path for item in items):
         took[scope(file)] = took.get(scope(file), 0.0) + seconds.get(file, 0.0)
@@ -37,6 +38,6 @@ def longest_scopes_first(items: list[pytest.Item], seconds: dict[Path, float]) -
 
 
 def seconds_of_files(root: Path, lines: Iterable[str]) -> dict[Path, float]:
-    """The table of `SECONDS`."""
+    """Return the table of `SECONDS`."""
     rows = (line.split() for line in lines)
     return {root / file: float(number) for number, file in rows}

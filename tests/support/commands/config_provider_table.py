@@ -1,4 +1,4 @@
-"""What Kafka makes of references to config providers (specs/config-providers), to be tried."""
+"""The table of specs/config-providers: what Kafka makes of references to config providers."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 TABLE = Path(__file__).parents[3] / "specs" / "config-providers"
 PLACE = "@files@"
-"""Stands for the folder of the files."""
+"""Stands in the table for the folder that has the cases' files."""
 ENVIRONMENT = {
     "REGION": "eu",
     "EMPTY": "",
@@ -15,11 +15,11 @@ ENVIRONMENT = {
     "SECRET_A": "a",
     "OTHER": "o",
 }
-"""Of cases that have none of their own."""
+"""Environment variables of the cases that name none of their own."""
 
 
 def cases(kind: str) -> list[dict[str, Any]]:
-    """Those of one kind: transform, reverse or worker."""
+    """Return the cases of one kind: transform, reverse or worker."""
     text = (TABLE / "cases.jsonl").read_text(encoding="utf-8")
     found = [case for case in map(json.loads, text.splitlines()) if case["do"] == kind]
     return [{"environment": ENVIRONMENT, **case} for case in found]
@@ -40,7 +40,7 @@ def lay_out(folder: Path) -> None:
 
 
 def placed(case: Any, folder: Path) -> Any:
-    """The case, with that folder for its files."""
+    """Return the case with `folder` as the place of its files."""
     return json.loads(json.dumps(case).replace(PLACE, str(folder)))
 
 

@@ -14,7 +14,7 @@ Doctored = subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def doctor(tmp_path: Path) -> Callable[[dict[str, str]], Doctored]:
-    """Asks it about a worker's properties."""
+    """Return a function that runs `headgate doctor` on a worker's properties."""
 
     def ask(of: dict[str, str]) -> Doctored:
         file = tmp_path / "worker.properties"
@@ -25,6 +25,7 @@ def doctor(tmp_path: Path) -> Callable[[dict[str, str]], Doctored]:
 
 
 def lines_of(done: Doctored) -> str:
-    """Its output with each check in one line: long ones are wrapped."""
+    """Return the output with each check in one line, since the command wraps long ones. Fails if
+    the output shows the password."""
     assert PASSWORD not in done.stdout + done.stderr
     return " ".join(done.stdout.split())

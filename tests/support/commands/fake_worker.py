@@ -1,7 +1,7 @@
-"""A worker process without a herder: enough for `headgate up` to be tried without tasks.
+"""A worker process without a herder, with which `headgate up` is tested without tasks.
 
-It answers `DescribeWorker`, writes the config topic for `PutConnectorConfig` as a herder would, and
-claims to run everything if it is `--owner`. ``--mode`` is how it misbehaves: ``dies`` ends at once
+It answers `DescribeWorker` and writes the config topic for `PutConnectorConfig` as a herder would.
+With `--owner` it claims to run everything. ``--mode`` says how it misbehaves: ``dies`` ends at once
 with words on standard error, ``deaf`` ignores SIGTERM, ``fails`` shows its tasks as FAILED.
 """
 

@@ -14,7 +14,7 @@ RUN_S = 120.0
 
 @dataclass(frozen=True)
 class Installed:
-    """A virtual environment that has the wheel and what it requires."""
+    """A virtual environment that has the wheel of Headgate and the packages that it requires."""
 
     folder: Path
 
@@ -30,7 +30,7 @@ class Installed:
 
 
 def install(folder: Path) -> Installed:
-    """Build the wheel and install it below `folder`, without extras."""
+    """Build the wheel and install it, without extras, into an environment below `folder`."""
     run([UV, "build", "--wheel", "--no-build-isolation", "--python", sys.executable,
          "--out-dir", folder / "dist", ROOT], cwd=folder, check=True)  # fmt: skip
     (wheel,) = (folder / "dist").glob("headgate-*.whl")
@@ -43,7 +43,8 @@ def install(folder: Path) -> Installed:
 def run(
     command: Sequence[str | Path], *, cwd: Path, text: str = "", check: bool = False
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command that sees nothing of this checkout and of this environment."""
+    """Run a command whose environment shows nothing of this checkout or of its virtual
+    environment."""
     hidden = ("PYTHONPATH", "VIRTUAL_ENV")
     env = {key: value for key, value in os.environ.items() if key not in hidden}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""`headgate observe` as its user calls it, and that it leaves a cluster as it was."""
+"""`headgate observe` as its user calls it, and a check that it leaves a cluster unchanged."""
 
 import json
 import subprocess
@@ -18,15 +18,19 @@ def observe(*options: str) -> "subprocess.CompletedProcess[str]":
 
 
 def observed(*options: str) -> Any:
-    """What it shows with ``--json``."""
+    """Return the JSON that `headgate observe` prints with these options and ``--json``."""
     done = observe(*options, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def everything(address: str) -> dict[str, Any]:
-    """Of a cluster: where each partition of each topic ends, the brokers' own included, in which a
-    group leaves a trace of everybody who joins or commits; and each group's state."""
+    """Return the end offset of each partition of each topic of a cluster, and the state of each
+    group.
+
+    The brokers' own topics are included: there a group leaves a trace of each client that joins or
+    commits.
+    """
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     topics = admin.list_topics(timeout=20).topics
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -41,8 +45,11 @@ def everything(address: str) -> dict[str, Any]:
 
 
 def changing_nothing(address: str, look: Callable[[], T]) -> T:
-    """What `look` sees. It is let look again where something has changed meanwhile: others may have
-    been at work. Raises AssertionError if that is so each time."""
+    """Return what `look` returns, once the cluster is the same before and after it.
+
+    Other clients may change the cluster meanwhile, so `look` is called up to `LOOKS` times. Raises
+    AssertionError if there was a change each time.
+    """
     changes: list[object] = []
     for _ in range(LOOKS):
         before = everything(address)

@@ -1,4 +1,4 @@
-"""`headgate up` as a process of its own, watched and hurt from outside."""
+"""`headgate up` as a process, which tests watch, kill and freeze from outside."""
 
 import os
 import signal
@@ -25,7 +25,8 @@ class Up:
     arguments: tuple[str, ...] = ()
     process: "subprocess.Popen[str] | None" = None
     family: dict[int, Process] = field(default_factory=dict)
-    """Every process ever seen below it, so that none is missed when its parent has gone."""
+    """Every process ever seen below the command, so that none is missed when its parent has
+    ended."""
 
     @property
     def log_folder(self) -> Path:
@@ -56,13 +57,13 @@ class Up:
         return [p for p in self.look() if "CoarseGrainedExecutorBackend" in p.command]
 
     def daemons(self) -> set[int]:
-        """Processes that fork the tasks of an executor: the parents of what runs their bodies."""
+        """Return the process ids of the daemons that fork the processes of an executor's tasks."""
         forks = [p for p in self.look() if "headgate_spark.daemon" in p.command]
         pids = {p.pid for p in forks}
         return {p.pid for p in forks if p.parent not in pids}
 
     def records(self, topic: str) -> int:
-        """Committed records of `topic`; 0 before there is a log."""
+        """Return the number of committed records of `topic`, or 0 while there is no log."""
         try:
             reader = open_reader(self.log_folder)
         except RefusedError:
@@ -83,7 +84,7 @@ class Up:
             time.sleep(0.1)
 
     def tail(self, lines: int = 60) -> str:
-        """The end of what it and its workers have printed."""
+        """Return the last lines that the command and each of its workers have printed."""
         parts = []
         for path in [self.folder / "up.txt", *sorted(self.folder.glob("state/logs/*.log"))]:
             if path.exists():
@@ -98,7 +99,8 @@ class Up:
         return self.process.wait(seconds)
 
     def clean_up(self) -> None:
-        """After a test, whatever became of it: nothing of it may live on."""
+        """Kill the command and every process ever seen below it, after a test that passed or
+        failed."""
         if self.process is not None:
             self.look()
             if self.process.poll() is None:
@@ -111,7 +113,8 @@ class Up:
 
 @pytest.fixture
 def ups(tmp_path: Path) -> Iterator[list[Up]]:
-    """What a test starts, so that nothing of it outlives the test."""
+    """A list to which a test adds each `Up` that it starts. None of their processes outlives the
+    test."""
     started: list[Up] = []
     yield started
     for up in started:

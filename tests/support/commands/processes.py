@@ -1,4 +1,4 @@
-"""Processes of this machine, looked at and hurt from outside."""
+"""Processes of this machine: find them, kill them and freeze them."""
 
 import os
 import random
@@ -24,7 +24,7 @@ class Process:
     command: str
 
     def alive(self) -> bool:
-        """Not gone and no zombie."""
+        """Return whether the process exists and is no zombie."""
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_text()
         except OSError:
@@ -33,14 +33,16 @@ class Process:
 
     @property
     def kind(self) -> str:
-        """What it is to a pipeline: ``worker``, ``task``, ``zygote`` or ``other``."""
+        """The role of the process in a pipeline: ``worker``, ``task``, ``task ahead`` (a spare
+        process without a task yet), ``zygote`` or ``other``."""
         for module, kind in _KINDS.items():
             if module in self.command:
                 return "task ahead" if _SPARE in self.command else kind
         return "other"
 
     def same(self) -> bool:
-        """Still the process that was seen, not another that got its number."""
+        """Return whether this is still the process that was seen. The system may give its pid to
+        another."""
         try:
             command = Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
@@ -49,7 +51,7 @@ class Process:
 
 
 def processes() -> Iterator[Process]:
-    """All processes of this machine that can be seen."""
+    """Yield all processes of this machine that can be seen."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -62,7 +64,7 @@ def processes() -> Iterator[Process]:
 
 
 def descendants(pid: int) -> list[Process]:
-    """Every process below `pid`, whoever stands between."""
+    """Return every process below `pid`: children, their children, and so on."""
     table = list(processes())
     found: list[Process] = []
     parents = {pid}
@@ -83,7 +85,10 @@ def signal_if_alive(pid: int, number: signal.Signals) -> bool:
 
 
 def seldom_hurt(alive: Sequence[Process], hurt: Counter[str], chance: random.Random) -> Process:
-    """One of a kind that `hurt`, by kind and what was done, has least of: each gets its turn."""
+    """Choose a process of the kind that was hurt least often, so that each kind gets its turn.
+
+    `hurt` counts by the texts that the function `hurt` returns.
+    """
     counts = {one.kind: 0 for one in alive}
     for what, count in hurt.items():
         kind = what.rpartition(" ")[0]
@@ -93,9 +98,9 @@ def seldom_hurt(alive: Sequence[Process], hurt: Counter[str], chance: random.Ran
 
 
 def hurt(victim: Process, frozen_s: float = 0.0) -> str:
-    """Kill it, or freeze it for a while, after which it is a zombie with a stale view.
+    """Kill a process, or freeze it for a while. It then goes on as a zombie, with a stale view.
 
-    What was done, to which kind of process.
+    Returns the kind of the process and what was done, for example ``worker killed``.
     """
     if not frozen_s:
         os.kill(victim.pid, signal.SIGKILL)

@@ -58,9 +58,10 @@ class Standalone:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self, names: Sequence[str] = CONNECTORS) -> "subprocess.Popen[str]":
-        """
+        """Start the command on its worker file and connector files.
+
         Args:
-            names: files of the connectors to begin with.
+            names: connector files to begin with.
         """
         self.write()
         self.process = subprocess.Popen(
@@ -73,7 +74,7 @@ class Standalone:
         return self.process
 
     def write(self) -> None:
-        """The worker's file and those of its connectors."""
+        """Write the worker's file and the files of its connectors."""
         (self.folder / WORKER).write_text(dumped(self.properties))
         (self.folder / SOURCE_FILE).write_text(dumped(self.source))
         (self.folder / SINK_FILE).write_text(json.dumps(self.sink))

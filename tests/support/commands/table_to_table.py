@@ -1,5 +1,5 @@
-"""A pipeline from files into a table, and from that into another one, while its processes are
-killed and frozen."""
+"""A pipeline from files into a table and from there into another, whose processes a test kills and
+freezes."""
 
 import os
 import random
@@ -40,7 +40,7 @@ Rows = Counter[tuple[Any, ...]]
 
 
 def rows_of(table: Any) -> Rows:
-    """Rows of a pyarrow.Table, each with how often it is there; None: there is no table yet."""
+    """Return the rows of a pyarrow.Table with the count of each. None stands for no table yet."""
     if table is None:
         return Counter()
     columns = [table.column(name).to_pylist() for name in COLUMNS]
@@ -48,7 +48,7 @@ def rows_of(table: Any) -> Rows:
 
 
 def add_file(folder: Path, number: int) -> None:
-    """One more file for the first source, which appears whole."""
+    """Add one more file for the first source. The file appears whole, because it is renamed."""
     ids = range(number * ROWS, (number + 1) * ROWS)
     prices = pa.array([Decimal(n).scaleb(-2) for n in ids], pa.decimal128(12, 2))
     parts = [f"p{n % 3}" for n in ids]
@@ -64,11 +64,12 @@ def kill_on_the_way(
     connectors: str,
     read: Callable[[str], Any],
 ) -> None:
-    """Asserts that the tables `table` and `copy` have each row once in the end.
+    """Run the pipeline, hurt its processes, and assert that `table` and `copy` have each row once.
 
     Args:
-        connectors: from the topic `rows` to the table `copy`, as tables of a pipeline file.
-        read: a table by that name as a pyarrow.Table; None: there is none yet.
+        connectors: connectors from the topic `rows` to the table `copy`, as a pipeline file has
+            them.
+        read: returns the table of that name as a pyarrow.Table, or None while there is none.
     """
     seed = int(os.environ.get("HEADGATE_SEED", random.randrange(2**32)))
     say(f"HEADGATE_SEED={seed}")

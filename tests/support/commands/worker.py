@@ -18,16 +18,18 @@ from local_kafka.java_connect import Rest, defaults
 from local_kafka.jvm import free_ports
 
 START_S = 150.0
-"""A Spark of its own has needed 50 s on a busy machine."""
+"""Seconds that a start may take. A worker with a Spark of its own has needed 50 s on a busy
+machine."""
 
 
 class HeadgateWorker:
-    """
+    """One `headgate worker` process.
+
     Args:
         folder: for its properties file and its log.
-        properties: over those that Java's worker gets in tests, and tasks on threads.
-        file: a properties file that it is started on as it is; `properties` are what it says. None:
-            one that is made of `properties` at each start.
+        properties: override the properties that Java's worker has in tests. Tasks run on threads.
+        file: a properties file that is used as it is; `properties` are its content. None: a file is
+            made of `properties` at each start.
     """
 
     def __init__(
@@ -51,16 +53,17 @@ class HeadgateWorker:
 
     @classmethod
     def on(cls, folder: Path, file: Path) -> Self:
-        """A worker on a properties file that others are started on, too, at its `listeners`."""
+        """Return a worker on a properties file that other workers may use, too. It answers at the
+        file's `listeners`."""
         return cls(folder, javaproperties.loads(file.read_text()), file)
 
     def start(self) -> None:
-        """Returns when its `/health` says 200."""
+        """Start the worker, and return when its `/health` answers 200."""
         self.launch()
         self.await_ready()
 
     def launch(self) -> None:
-        """Start it and do not wait for its group."""
+        """Start the worker without waiting until it has joined its group."""
         self._write_properties()
         with self.log.open("ab") as log:
             self._process = Guarded(self.command(), self.folder, log, dict(os.environ))
@@ -95,18 +98,19 @@ class HeadgateWorker:
             return False
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         if self._process is not None and self._process.pid is not None:
             os.kill(self._process.pid, signal.SIGTERM)
 
     def stop(self) -> None:
-        """SIGTERM, and wait: it leaves its group."""
+        """Send SIGTERM and wait for the process to end. The worker leaves its group."""
         self.terminate()
         if self._process is not None and self._process.pid is not None:
             self._process.wait(30)
 
     def kill(self) -> None:
-        """SIGKILL, of what it began too; returns when it is gone. It can be started again."""
+        """Send SIGKILL to the worker and its child processes, and return when they are gone. The
+        worker can be started again."""
         if self._process is not None:
             self._process.end()
 
@@ -117,7 +121,8 @@ class HeadgateWorker:
 
 @pytest.fixture
 def headgate_worker(tmp_path: Path) -> Iterator[Callable[..., HeadgateWorker]]:
-    """``make(address, group, properties)``: as `java_worker`, of ours."""
+    """``make(address, group, properties)`` starts a `HeadgateWorker`, which ends with the test.
+    `java_worker` is the same for Java."""
     made: list[HeadgateWorker] = []
 
     def make(
@@ -138,7 +143,7 @@ def headgate_worker(tmp_path: Path) -> Iterator[Callable[..., HeadgateWorker]]:
 def ended(
     folder: Path, properties: Mapping[str, str], code: int = 1
 ) -> "tuple[subprocess.CompletedProcess[str], float]":
-    """What a worker that cannot start says, and after how many seconds it has ended."""
+    """Run a worker that cannot start. Return what it printed and the seconds until it ended."""
     folder.mkdir(parents=True, exist_ok=True)
     worker = HeadgateWorker(folder, properties)
     worker.rest.close()

@@ -1,4 +1,5 @@
-"""Generated batches of Arrow rows of every type, whole or a part of another."""
+"""Generated record batches of Arrow with columns of every type, whole or sliced from a larger
+one."""
 
 import struct
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def single(value: float) -> float:
 
 
 def counted(kind: Any, most: int, least: int = 0) -> tuple[Any, st.SearchStrategy[Any]]:
-    """Times by their numbers."""
+    """Return a type of times and a strategy that makes its values from their numbers."""
     bits = pa.int32() if kind.bit_width == 32 else pa.int64()
     return kind, st.integers(least, most).map(lambda one: pa.scalar(one, bits).cast(kind))
 
@@ -89,7 +90,8 @@ SCALARS: Sequence[tuple[Any, st.SearchStrategy[Any]]] = (
 )
 OUTERMOST = 2
 INNER = [one for one in SCALARS if one[0] not in (pa.string_view(), pa.binary_view(), pa.null())]
-"""Arrow does little with views inside others, and casts no list of nulls."""
+"""Scalar types inside others. Arrow does little with views inside others, and casts no list of
+nulls."""
 KEYS = [one for one in INNER if one[0] != pa.float16()]
 Typed = tuple[Any, st.SearchStrategy[Any]]
 
@@ -135,7 +137,7 @@ def _same(pair: tuple[Any, Any]) -> object:
 
 @st.composite
 def batches(draw: st.DrawFn, field_names: st.SearchStrategy[str] = NAMES) -> Any:
-    """A RecordBatch that may be a part of another."""
+    """A RecordBatch, often a slice of a larger one."""
     count = draw(st.integers(1, 5))
     names = draw(st.lists(field_names, unique=True, min_size=1, max_size=3))
     fields: list[Any] = []
@@ -153,7 +155,7 @@ def batches(draw: st.DrawFn, field_names: st.SearchStrategy[str] = NAMES) -> Any
 
 @st.composite
 def with_defaults(draw: st.DrawFn, schema: Schema, given_rows: list[Any]) -> Schema:
-    """Some fields get a value of theirs as default."""
+    """The schema, in which some fields have one of their values as default."""
     fields: list[Field] = []
     for field in schema.fields:
         known = [row[field.name] for row in given_rows if row[field.name] is not None]
@@ -165,8 +167,8 @@ def with_defaults(draw: st.DrawFn, schema: Schema, given_rows: list[Any]) -> Sch
 
 @st.composite
 def rows_with_schema(draw: st.DrawFn, field_names: st.SearchStrategy[str] = NAMES) -> Any:
-    """A RecordBatch whose values all have a form in Python, its rows, and a schema of them, in
-    which some fields have a default."""
+    """A RecordBatch whose values can all be Python values, its rows, and their schema, in which
+    some fields have a default."""
     values = draw(batches(field_names))
     if fault(values) is not None:
         reject()

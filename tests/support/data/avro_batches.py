@@ -10,7 +10,8 @@ from headgate_arrow.avro_columns import AvroColumns, NeedsRowsError
 
 
 def by_columns(converter: object, schema: Schema, values: Any) -> list[bytes] | NeedsRowsError:
-    """What the columns of a RecordBatch give for topic ``t``, or why they leave it to the rows."""
+    """Return the Avro values for topic ``t`` made from the columns of a RecordBatch, or the error
+    that says why the rows must be written one by one."""
     assert isinstance(converter, AvroConverter)
     try:
         found = AvroColumns(schema, converter.form("t", schema)).values(values)

@@ -1,4 +1,4 @@
-"""Rows of a batch through a chain of transforms: at once, and one by one."""
+"""Rows of a batch through a chain of transforms, as a whole batch and one by one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +32,8 @@ def in_the_log(made: TaskConverters, record: SourceRecord) -> Any:
 
 
 def sent(made: TaskConverters, chain: Sequence[Transform], record: Any) -> Any:
-    """What becomes of one record of a source: as it is in the log, None, or its error's text."""
+    """Return the fate of one source record: its form in the log, None if it is dropped, or its
+    error."""
     try:
         found = transform_source(chain, record)
         return None if found is None else in_the_log(made, found)
@@ -51,7 +52,7 @@ def prepared(chain: Sequence[Transform], batch: SourceBatch) -> Sequence[Item]:
 
 
 def source_ways(chain: Sequence[Transform], batch: SourceBatch) -> tuple[list[Any], list[Any]]:
-    """What a source sends of a batch: at once where it can be, and one by one."""
+    """Return what a source sends of a batch, as a batch where it can and one by one."""
     made = converters()
     records = rows.source_records(batch)
     return by_batch(chain, batch), [sent(made, chain, one) for one in records]
@@ -82,7 +83,8 @@ def taken(made: TaskConverters, record: SinkRecord | None) -> Any:
 
 
 def sink_ways(chain: Sequence[Transform], batch: SinkBatch) -> tuple[list[Any] | None, list[Any]]:
-    """What a sink gets of a batch at once (None: it must be one by one), and one by one."""
+    """Return what a sink gets of a batch, as a batch and one by one. The first is None if the chain
+    cannot take the batch as a whole."""
     made, records = converters(), rows.sink_records(batch)
     try:
         found = BatchChain(chain).apply(batch)

@@ -1,4 +1,4 @@
-"""A folder read twice: record by record, and as batches where its source makes them."""
+"""A folder read twice: record by record, and in batches where its source makes them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,8 @@ def run(
 
 
 def comparable(item: SourceItem) -> SourceItem:
-    """With floats as texts: NaN is not itself, and -0.0 is 0.0."""
+    """Return the item with floats as texts, since NaN is not equal to itself and -0.0 is equal to
+    0.0."""
     if not isinstance(item, SourceRecord):
         return item
     value = {
@@ -36,8 +37,11 @@ def comparable(item: SourceItem) -> SourceItem:
 def both(
     folder: Path, settings: dict[str, str], after: Callable[[], None] = lambda: None
 ) -> tuple[list[SourceItem], int]:
-    """The records that are the same both ways, and how many came in batches. `after` is done
-    when all was read once, and then the rest is read."""
+    """Read the folder both ways, call `after`, and read the rest. Assert that both ways give the
+    same records.
+
+    Returns the records, and how many of them came in batches.
+    """
     subjects = [run(folder, settings, by_batch=by_batch) for by_batch in (False, True)]
     found = [subject.rest(2000) for subject in subjects]
     after()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 
 def every_type() -> dict[str, Any]:
-    """Columns of every type that Parquet has, with a null in each."""
+    """Return columns of every type that Parquet has, with a null in each."""
     day = datetime.date
     return {
         "bool": pa.array([True, None]),
@@ -65,7 +65,7 @@ CONVERTERS: Final = {
     "protobuf": "io.confluent.connect.protobuf.ProtobufConverter",
 }
 KINDS: Final = {"avro": "AVRO", "schema": "JSON", "protobuf": "PROTOBUF"}
-"""Converters with a registry, and its word for their schemas."""
+"""The converters that have a registry, with its word for their schemas."""
 _NULL: Final = "is null, expected a list or map: Protobuf cannot tell a null from an empty one"
 _NESTED: Final = "is a list or map within another one, which Protobuf has not: put it in a struct"
 REFUSED: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
@@ -78,12 +78,12 @@ REFUSED: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "map": [f"value.map {_NULL}"],
     }
 }
-"""What a converter says of each row that it refuses, for columns that its format cannot hold. All
+"""What a converter says of each row that it refuses because its format cannot hold the column. All
 other columns come out equal."""
 
 
 def table_for(converter: str) -> pa.Table:
-    """The columns that `converter`, a name in `CONVERTERS`, does not refuse."""
+    """Return the columns that `converter`, a name in `CONVERTERS`, does not refuse."""
     return pa.table(every_type()).drop_columns(list(REFUSED.get(converter, ())))
 
 
@@ -96,7 +96,8 @@ def rows_in(folder: Path) -> int:
 
 
 def assert_equal_files(out: Path, stored: Path) -> None:
-    """The Parquet files in `out` have the rows of the file `stored`, of the same types."""
+    """Assert that the Parquet files in `out` have the rows of the file `stored`, with the same
+    types."""
     found = pa.concat_tables(pq.read_table(path) for path in sorted(out.glob("*.parquet")))
     given = pq.read_table(stored)
     assert found.schema.names == given.schema.names

@@ -1,4 +1,4 @@
-"""Connectors without a key of their own, in the place of classes that are not here."""
+"""Connectors without config keys of their own, in place of classes that are not installed here."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

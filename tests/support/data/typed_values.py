@@ -1,4 +1,4 @@
-"""Generated schemas of Connect with values of them."""
+"""Generated Connect schemas, with values of them."""
 
 import datetime
 import decimal
@@ -60,7 +60,7 @@ def _leaf(draw: st.DrawFn) -> tuple[Schema, st.SearchStrategy[Any]]:
 def _wrapped(
     draw: st.DrawFn, inner: st.SearchStrategy[tuple[Schema, st.SearchStrategy[Any]]]
 ) -> tuple[Schema, st.SearchStrategy[Any]]:
-    """A schema and a strategy for its values."""
+    """A schema of a list, map or struct around `inner`, and a strategy for its values."""
     kind = draw(st.sampled_from(["array", "map", "struct"]))
     schema, values = draw(inner)
     if kind == "array":
@@ -84,7 +84,8 @@ _NAME = st.none() | NAMES
 def _described(
     draw: st.DrawFn, inner: st.SearchStrategy[tuple[Schema, st.SearchStrategy[Any]]]
 ) -> tuple[Schema, st.SearchStrategy[Any]]:
-    """Sometimes optional, with a default, or with what Connect keeps beside a type."""
+    """The schema of `inner`, sometimes optional, with a default, or with the name, version, doc and
+    parameters of a Connect schema."""
     schema, values = draw(inner)
     if schema.name is None and schema.type is not SchemaType.STRUCT and draw(st.booleans()):
         schema = replace(
@@ -106,14 +107,18 @@ TYPED = st.recursive(_described(_leaf()), lambda inner: _described(_wrapped(inne
 
 @st.composite
 def typed_values(draw: st.DrawFn) -> tuple[Schema, Any]:
-    """A schema, and a value that it takes."""
+    """A schema, and a value that fits it."""
     schema, values = draw(TYPED)
     return schema, draw(values)
 
 
 def nulls_filled(schema: Schema, value: Any, everywhere: bool, of_struct: bool = False) -> Any:
-    """The value with the default of its schema for each null of a struct, as Java's Struct has it;
-    `everywhere`: of lists and maps, too. Fields of a struct that are not there are nulls."""
+    """Return the value with its null struct fields replaced by the defaults of their schemas, as
+    Java's Struct has it.
+
+    With `everywhere`, nulls in lists and maps are replaced, too. A missing field of a struct counts
+    as a null.
+    """
     if value is None and (everywhere or of_struct):
         value = schema.default
     if value is None:

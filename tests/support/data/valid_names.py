@@ -1,4 +1,4 @@
-"""Generated schemas under names that schema languages take: letters, digits and _."""
+"""Generated schemas with names that schema languages accept: letters, digits and _."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -7,7 +7,7 @@ from headgate.connector.schema import Field, Schema, SchemaType
 
 
 def named(schema: Schema, value: Any) -> tuple[Schema, Any]:
-    """The same schema and value with other names for structs and their fields."""
+    """Return the same schema and value, with valid names for structs and their fields."""
     made = _schema(schema)
     return made, _value(schema, value)
 

@@ -1,5 +1,8 @@
-"""What other processes do to an embedded log in tests: ``python -m support.embedded.processes
-ROLE FOLDER [ARGUMENT]``. Each prints a line when it is where the test wants it."""
+"""Programs that disturb an embedded log from another process: ``python -m
+support.embedded.processes ROLE FOLDER [ARGUMENT]``.
+
+Most print a line when they have reached the state that the test waits for.
+"""
 
 import json
 import os
@@ -23,7 +26,8 @@ def stop_inside_a_transaction(folder: str, _argument: str) -> None:
 
 
 def stranger_inside_a_transaction(folder: str, _argument: str) -> None:
-    """Not through our adapter, so not registered as a process of the cluster."""
+    """Hold a write transaction on the database, opened without our adapter. So this process is not
+    registered as one of the cluster."""
     import apsw
 
     connection = apsw.Connection(str(Path(folder) / FILE_NAME))
@@ -35,7 +39,7 @@ def stranger_inside_a_transaction(folder: str, _argument: str) -> None:
 
 
 def slow_commits(folder: str, _argument: str) -> None:
-    """Holds the lock nearly all the time, but commits every 100 ms."""
+    """Hold the lock nearly all the time, with a commit every 100 ms."""
     database = Database(Path(folder) / FILE_NAME)
     say("started")
     for n in range(40):
@@ -53,7 +57,8 @@ def idle(folder: str, _argument: str) -> None:
 
 
 def produce(folder: str, transactional_id: str) -> None:
-    """Commits of 100 records with their source offset, going on where the log says, for ever."""
+    """Commit 100 records with their source offset at a time, for ever. The first number is the
+    source offset in the log."""
     transport = open_transport(transport_settings(folder))
     records, _ = transport.offset_log.read(0)
     key = transactional_id.encode()
@@ -70,7 +75,8 @@ def produce(folder: str, transactional_id: str) -> None:
 
 
 def append(folder: str, argument: str) -> None:
-    """`count` transactions of `size` records; prints the slowest commit in ms."""
+    """Commit `count` transactions of `size` records each, and print the time of the slowest commit
+    in ms."""
     name, count, size = argument.split(",")
     transport = open_transport(transport_settings(folder))
     producer = transport.record_log.producer(name, name, None)

@@ -1,6 +1,6 @@
-"""One cluster's log per test, in each of its implementations, behind one interface.
+"""A cluster's log for one test, in each of its implementations, behind one interface.
 
-A new transport joins the contract suite by a class here and a line in `WORLDS`.
+To put a new transport under the contract suite, add a class here and a line in `WORLDS`.
 """
 
 import time
@@ -36,18 +36,19 @@ class Transport(Protocol):
 
 class World(Protocol):
     knows_memberships: bool
-    """Whether the log that is written also coordinates the group, so that it refuses who claims it
-    or initialises a producer for a membership that has ended."""
+    """Whether the log that is written also coordinates the group. Such a log refuses a claim, or
+    the initialisation of a producer, for a membership that has ended."""
 
     session_ms: int
-    """Session timeout of its consumers."""
+    """Session timeout of the world's consumers, in ms."""
 
     def connect(self, url: str = "") -> Transport:
-        """As another worker would."""
+        """Open a transport, as another worker would."""
         ...
 
     def name(self, text: str) -> str:
-        """`text` as the name of a topic, a group or a transactional id of this world alone."""
+        """Return `text` as the name of a topic, group or transactional id that no other world
+        has."""
         ...
 
     def now_ms(self) -> int: ...
@@ -57,18 +58,18 @@ class World(Protocol):
         ...
 
     def await_answers(self) -> None:
-        """Give requests to the coordinator the time that they take there and back."""
+        """Wait as long as a request to the coordinator and its answer take."""
         ...
 
     def serving(self, serve: Callable[[], None]) -> AbstractContextManager[None]:
-        """Inside, `serve` runs again and again while somebody waits for an answer."""
+        """Call `serve` again and again inside the block, while a caller waits for an answer."""
         ...
 
     def close(self) -> None: ...
 
 
 def read_on(log: ConfigLog | KeyedLog, position: int = 0) -> tuple[list[LogRecord], int]:
-    """All after `position`, and the position at the end."""
+    """Return all records after `position`, and the position at the end."""
     end = log.end()
     found: list[LogRecord] = []
     while position < end:
@@ -105,7 +106,7 @@ class MemoryWorld:
         self._now_ms += ms
 
     def await_answers(self) -> None:
-        """They are there."""
+        """Return at once: the coordinator has answered already."""
 
     @contextmanager
     def serving(self, serve: Callable[[], None]) -> Iterator[None]:
@@ -122,7 +123,7 @@ class MemoryWorld:
 
 
 class ShiftedClock:
-    """The real clock, plus what the test added."""
+    """The real clock, plus the time that the test has added."""
 
     def __init__(self) -> None:
         self.shift_ms = 0
@@ -157,7 +158,7 @@ class EmbeddedWorld:
         self._clock.shift_ms += ms
 
     def await_answers(self) -> None:
-        """They are there."""
+        """Return at once: the coordinator has answered already."""
 
     def serving(self, serve: Callable[[], None]) -> AbstractContextManager[None]:
         return serving_meanwhile(serve)

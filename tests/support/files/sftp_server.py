@@ -1,4 +1,4 @@
-"""An SFTP server for tests: paramiko's, over the files of one folder."""
+"""An SFTP server for tests: that of paramiko, over the files of one folder."""
 
 import functools
 import os
@@ -27,7 +27,7 @@ class _Login(paramiko.ServerInterface):
 
 
 class _Folder(paramiko.SFTPServerInterface):
-    """Reads only: the tests write to the folder themselves."""
+    """A folder that clients can only read. The tests write to it directly."""
 
     def __init__(self, server: paramiko.ServerInterface, root: Path) -> None:
         super().__init__(server)
@@ -96,11 +96,11 @@ class SftpServer:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
         return sum(one.is_active() for one in self._open)
 
     def hang_up(self) -> None:
-        """On everybody, as a server does that is started anew or has a time limit."""
+        """Close all connections, as a server does that restarts or has a time limit."""
         for transport in self._open:
             transport.close()
 

@@ -1,4 +1,4 @@
-"""A file system that is soon full."""
+"""A small file system, which a test can fill."""
 
 import contextlib
 import errno
@@ -15,8 +15,8 @@ PAGE = 4096
 
 @contextlib.contextmanager
 def small_file_system(folder: Path, mebibytes: int) -> Iterator[Path]:
-    """`folder`, which is made, as a file system of its own. Only root may mount one: for others the
-    test is skipped, with that reason."""
+    """Make `folder` and mount a file system of its own there. Only root may mount one; the test of
+    another user is skipped."""
     folder.mkdir()
     size = f"size={mebibytes}m"
     command = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)]
@@ -30,7 +30,7 @@ def small_file_system(folder: Path, mebibytes: int) -> Iterator[Path]:
 
 
 def leave_free(disk: Path, pages: int) -> None:
-    """Writes `FILLER` in `disk` so that this many pages are left free."""
+    """Write `FILLER` in `disk` so that exactly this many pages stay free."""
     filler = disk / FILLER
     filler.unlink(missing_ok=True)
     with filler.open("wb") as file:
@@ -41,6 +41,6 @@ def leave_free(disk: Path, pages: int) -> None:
 
 
 def is_about_space(error: BaseException) -> bool:
-    """Whether what is told of `error` names the full disk."""
+    """Return whether the text of `error` says that the disk is full."""
     text = str(error).lower()
     return os.strerror(errno.ENOSPC).lower() in text or "disk is full" in text

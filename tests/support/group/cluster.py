@@ -1,12 +1,14 @@
-"""Members and a coordinator in virtual time, over a network that is slow, loses and overtakes.
+"""Members and a coordinator in virtual time, over a network that delays, loses and reorders
+messages.
 
-A worker here is a member machine and, for a herder, a table of what runs and what is stopping.
-Whenever something is started, no other member of that generation may run it or be stopping it.
+A worker here is a member machine, with a table of running and stopping work in place of a herder.
+When a worker starts work, no other member of that generation may run it or be stopping it.
 
-Workers may offer different protocols, so that each round may be of another. In rounds of `default`
-nobody can say what it is still stopping, and in the first of them nobody has stopped anything
-before. What holds even there, when something is started: a member that stopped before joining, as
-it was told by the last round, runs none of it, nor does one that has its assignment.
+Workers may offer different protocols, so each round may use another one. In rounds of `default` no
+member can report what it is still stopping, and in the first of them no member has stopped anything
+before. Even there, two kinds of members must not run work that another starts. One is a member
+whose last round was of `default` too, so that it stopped everything before joining. The other is a
+member that already has the new round's assignment.
 """
 
 import heapq
@@ -35,11 +37,12 @@ OFFERS = (
 
 
 class TwoOwnersError(AssertionError):
-    """The safety check failed."""
+    """Two workers run the same work: the safety check failed."""
 
 
 class StrangeWorkError(AssertionError):
-    """A worker runs what the leader of another cluster made of its own config topic."""
+    """A worker runs work that the leader of another cluster assigned from a config topic of its
+    own."""
 
 
 @dataclass
@@ -47,7 +50,7 @@ class Worker:
     name: str
     member: Member
     offset: int
-    """Assignment offset that it has read to."""
+    """Assignment offset to which the worker has read."""
     config_offset: int
     running: set[Work] = field(default_factory=set)
     stopping: set[Work] = field(default_factory=set)
@@ -60,11 +63,11 @@ class Worker:
     alive: bool = True
     leaving: bool = False
     topic: str = ""
-    """The config topic that it reads, if there are several."""
+    """The config topic that the worker reads, if there are several."""
 
     @property
     def left(self) -> bool:
-        """It has left for good, and all that it ran is stopped."""
+        """Whether the worker has left the group and stopped all that it ran."""
         return self.member.state is MemberState.OUTSIDE and not self.stopping
 
 
@@ -133,7 +136,8 @@ class Cluster:
         worker.frozen_until_ms = self.now_ms + ms
 
     def change_config(self) -> None:
-        """A record that changes what is to be assigned; workers read it one by one."""
+        """Write a record that changes what is to be assigned. Each worker reads it after a delay of
+        its own."""
         name = self.random.choice("abc")
         self.connectors = {**self.connectors, name: self.random.randrange(4)}
         self.config_offset += 1
@@ -141,7 +145,7 @@ class Cluster:
         self._written()
 
     def write_record(self) -> None:
-        """One that changes nothing in what is to be assigned."""
+        """Write a record that does not change what is to be assigned."""
         self.config_offset += 1
         self._written()
 
@@ -284,8 +288,8 @@ class Cluster:
     # -- what must hold --
 
     def _check_start(self, worker: Worker, work: Work) -> None:
-        # Who came after the round was computed is no part of it: had it been a member, and said
-        # that it holds the work, the work would not have been given away.
+        # A member that came after the round was computed is no part of it. Had it been in the round
+        # and reported the work, the work would not have been given away.
         generation = worker.member.generation
         members = self.members_of[generation]
         eager = worker.member.protocol == "default"
@@ -308,8 +312,11 @@ class Cluster:
                 )
 
     def settled(self) -> bool:
-        """Everything configured runs, each once, and nothing is under way. Of two clusters, which
-        come in each other's way now and then, one runs everything and the other nothing."""
+        """Return whether everything configured runs exactly once and nothing is under way.
+
+        Of two clusters that share a group by mistake, one must run everything and the other
+        nothing.
+        """
         tasks = [TaskId(name, n) for name, many in self.connectors.items() for n in range(many)]
         running = sorted(str(w) for worker in self.workers for w in worker.running)
         if running != sorted(map(str, [*self.connectors, *tasks])):

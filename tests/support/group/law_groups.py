@@ -1,5 +1,8 @@
-"""A group over a whole history, for laws of assignment: members come, go, bounce and are slow to
-stop, report nothing or what others have, connectors appear and go, syncs fail, leaders change."""
+"""A group over a whole history, for the laws of assignment.
+
+Members join, leave, bounce, stop slowly, report nothing, or report what others have. Connectors
+appear and disappear, syncs fail, and the leader changes.
+"""
 
 from dataclasses import dataclass, field
 
@@ -22,7 +25,7 @@ happenings = st.lists(
 
 @dataclass
 class Group:
-    """What a group of well-behaved members holds, round after round."""
+    """The work that a group of well-behaved members holds, round after round."""
 
     delay_ms_max: int = DELAY_MS
     policy: Policy = kip415.assign
@@ -101,7 +104,8 @@ class Group:
         )
 
     def round(self, slow: bool = False) -> tuple[RoundInput, Round]:
-        """One round; `slow` members go on stopping what it revokes until the next but one."""
+        """Compute one round. With `slow`, members go on stopping the revoked work until the round
+        after the next."""
         given_ = self.input()
         done = self.policy(given_, self.memory)
         self.stopping = {}

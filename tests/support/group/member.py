@@ -26,7 +26,7 @@ Response = TypeVar("Response", JoinedGroup, SyncedGroup, HeartbeatAnswered)
 
 
 class HandMember:
-    """Sends what it is told, and keeps what came back in `responses`."""
+    """A member that sends only what the test tells it to, and keeps the answers in `responses`."""
 
     def __init__(self, world: World, transport: Transport, client_id: str) -> None:
         self.world = world
@@ -66,10 +66,10 @@ class HandMember:
         return found
 
     def await_response(self, kind: type[Response]) -> Response:
-        """The next one of this kind, which must be under way.
+        """Return the next answer of this kind, whose request must be under way.
 
-        What passes by itself is waited out: a broker that has just started may not coordinate the
-        group yet, and the port looks the coordinator up and asks again.
+        Errors that pass by themselves are waited out: a broker that has just started may not
+        coordinate the group yet, and the port then looks the coordinator up and asks again.
         """
         deadline = time.monotonic() + ANSWER_S
         trouble: TransportError | None = None
@@ -85,7 +85,7 @@ class HandMember:
             assert time.monotonic() < deadline, trouble or self.responses
 
     def joined(self) -> JoinedGroup:
-        """The answer to the join."""
+        """Return the answer to the join, and take over its generation."""
         answer = self.await_response(JoinedGroup)
         assert answer.error is None, answer
         self.generation = answer.generation
@@ -101,7 +101,7 @@ class HandMember:
         return self.await_response(HeartbeatAnswered).error
 
     def await_rebalance(self) -> None:
-        """Until a heartbeat says that a round is under way."""
+        """Send heartbeats until an answer says that a round is under way."""
         deadline = time.monotonic() + ANSWER_S
         while self.heartbeat() is not GroupError.REBALANCE_IN_PROGRESS:
             assert time.monotonic() < deadline
@@ -111,7 +111,7 @@ class HandMember:
 
 
 def join_all(world: World, *members: HandMember) -> None:
-    """A whole round: everybody joins, the first leader syncs `work of <client id>` to each."""
+    """Run a whole round: all members join, and the leader syncs `work of <client id>` to each."""
     for member in members:
         if not member.member_id:
             member.ask_id()

@@ -1,4 +1,4 @@
-"""One member machine and what it is told, for tests."""
+"""One member machine and the inputs that tests give it."""
 
 from headgate.assignment.model import MemberAssignment
 from headgate.ids import TaskId
@@ -48,7 +48,7 @@ def synced(
 
 
 def follower(now_ms: int = 0) -> Member:
-    """A member of generation 1 that was given task a-0."""
+    """Return a member of generation 1 to which task a-0 is assigned."""
     member = Member(SETTINGS)
     member.handle(now_ms, Start(), VIEW)
     member.handle(now_ms, joined(member), VIEW)

@@ -1,5 +1,5 @@
-"""A client of HTTP/2 that does no more than it is told: no settings acknowledged, no ping answered,
-nothing read unless somebody asks for it."""
+"""A client of HTTP/2 that does only what a test calls: it acknowledges no settings, answers no
+ping, and reads nothing by itself."""
 
 import socket
 import struct
@@ -22,7 +22,7 @@ class Frame(NamedTuple):
 
     @property
     def error_code(self) -> int:
-        """Of a GOAWAY."""
+        """Error code of a GOAWAY frame."""
         return int.from_bytes(self.body[4:8])
 
 
@@ -30,7 +30,7 @@ class RawHttp2:
     """One connection to ``grpc://host:port``."""
 
     def __init__(self, address: str, *, window: int = 65_535) -> None:
-        """`window`: how much the server may send on a stream before it was read."""
+        """`window` is how many bytes the server may send on a stream before they are read."""
         host, _, port = address.removeprefix("grpc://").rpartition(":")
         self.socket = socket.create_connection((host, int(port)), 10)
         self._window = window
@@ -43,7 +43,7 @@ class RawHttp2:
         self.socket.close()
 
     def greet(self) -> None:
-        """What every connection begins with."""
+        """Send the preface and the settings with which every connection begins."""
         self.socket.sendall(PREFACE)
         self.send(SETTINGS, body=struct.pack(">HI", WINDOW_SETTING, self._window))
 
@@ -52,7 +52,7 @@ class RawHttp2:
         self.socket.sendall(head + body)
 
     def call(self, stream: int, path: str, message: bytes = b"") -> None:
-        """One call whose request is complete."""
+        """Send one call with its complete request."""
         headers = (
             (":method", "POST"),
             (":scheme", "http"),
@@ -65,10 +65,10 @@ class RawHttp2:
         self.send(DATA, END_STREAM, stream, b"\0" + len(message).to_bytes(4) + message)
 
     def frame(self, timeout_s: float) -> Frame | None:
-        """The next one; None: the server has closed the connection.
+        """Return the next frame, or None if the server has closed the connection.
 
         Raises:
-            TimeoutError: none has come.
+            TimeoutError: no frame has come in time.
         """
         until = time.monotonic() + timeout_s
         while len(self._buffer) < 9 or len(self._buffer) < 9 + self._length:
@@ -85,10 +85,10 @@ class RawHttp2:
         return Frame(head[3], head[4], int.from_bytes(head[5:9]), body)
 
     def until_closed(self, timeout_s: float) -> list[Frame]:
-        """All frames up to the end of the connection.
+        """Return all frames up to the end of the connection.
 
         Raises:
-            TimeoutError: it lives on.
+            TimeoutError: the connection is still open.
         """
         until, found = time.monotonic() + timeout_s, list[Frame]()
         while (frame := self.frame(max(until - time.monotonic(), 0.001))) is not None:
@@ -101,7 +101,7 @@ class RawHttp2:
 
 
 def _literal(name: str, value: str) -> bytes:
-    """A header that is in no table (RFC 7541, 6.2.2)."""
+    """Return a header field that is in no table (RFC 7541, 6.2.2)."""
     found = b"\0"
     for text in (name, value):
         assert len(text) < 127

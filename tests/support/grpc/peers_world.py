@@ -1,4 +1,4 @@
-"""Workers that call each other by gRPC, on real sockets, for tests of what goes between workers."""
+"""Workers that call each other by gRPC on real sockets, for tests of the calls between workers."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -24,14 +24,14 @@ KEY = SessionKeyChanged(0, b"k" * 32, "HmacSHA256", 0)
 
 
 class NothingPublic:
-    """Behind the public services, which are not asked here."""
+    """A backend for the public services, which these tests do not call."""
 
     ready = False
 
 
 @dataclass
 class GrpcWorker:
-    """One worker of the world; `peers` is its port."""
+    """One worker of the world. `peers` is its port to the others."""
 
     rest: RestService
     internal: WorkerService

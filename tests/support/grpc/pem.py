@@ -9,9 +9,8 @@ def openssl(*words: str) -> None:
 
 
 def make_pem(folder: Path) -> Path:
-    """Two authorities; `server`, `client` of the first one, `stranger` of the other. All are for
-    the address 127.0.0.1.
-    """
+    """Make two authorities and three certificates for the address 127.0.0.1. The first authority
+    signs `server` and `client`, the other signs `stranger`."""
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     for name in ("ca", "other-ca"):
         files = ("-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.pem")

@@ -1,4 +1,5 @@
-"""All that a call can change on a worker with an embedded log, to be compared before and after."""
+"""All state that a call can change on a worker with an embedded log, to be compared before and
+after."""
 
 import threading
 from dataclasses import dataclass, replace
@@ -13,13 +14,14 @@ from headgate.herder.messages import Command
 from headgate_embedded.schema import FILE_NAME
 
 TABLES = ("latest", "changes", "claims", "topics", "heads", "producers", "committed")
-"""Tables of the log with source offsets, statuses, claims, records and consumer offsets. The rest
-is what members of the group say to each other."""
+"""Tables of the log with source offsets, statuses, claims, records and consumer offsets. The other
+tables hold the messages of the group's members."""
 
 
 @dataclass(frozen=True)
 class WholeState:
-    """The log, what the herder has made of it, what runs, and levels of loggers."""
+    """The log, the herder's state of it, the connectors and tasks that run, and the levels of
+    loggers."""
 
     config_records: int
     """Records of the config topic: none is ever removed."""
@@ -31,7 +33,8 @@ class WholeState:
     """Connectors and tasks of this worker with their states and runs."""
 
     def differences(self, other: "WholeState") -> list[str]:
-        """What is not the same, and for tables of the log the rows of one of both only."""
+        """Return the names of the parts that differ, and the rows that only one state has in a
+        table of the log."""
         found = [name for name in vars(self) if getattr(self, name) != getattr(other, name)]
         for name in TABLES:
             one, two = set(self.tables[name]), set(other.tables[name])
@@ -41,11 +44,13 @@ class WholeState:
 
 
 class Watched:
-    """A worker whose herder checks its tables after each command; the first that disagree end it.
-    Its state is taken between two commands, when all that was decided is performed.
+    """A worker whose herder checks its tables after each command, and ends if they contradict each
+    other.
+
+    The state is taken between two commands, when every decision so far is performed.
 
     Args:
-        folder: that of the embedded log.
+        folder: the folder of the embedded log.
     """
 
     def __init__(self, served: Served, folder: Path) -> None:
@@ -63,7 +68,7 @@ class Watched:
         host.handle = alone  # type: ignore[method-assign]
 
     def read_all(self) -> None:
-        """Returns when the worker has read all that is in its config log."""
+        """Wait until the worker has read all that is in its config log."""
         wait_until(self._has_read_all, 10)
 
     def _has_read_all(self) -> bool:
@@ -71,7 +76,7 @@ class Watched:
         return self._served.worker.herder.state.offset >= end
 
     def settled(self) -> WholeState:
-        """The state once all is read and nothing is under way."""
+        """Return the state once the worker has read all and nothing is under way."""
         found: list[WholeState] = []
 
         def look() -> bool:
@@ -84,7 +89,7 @@ class Watched:
         return found[0]
 
     def state(self) -> WholeState:
-        """As it is now."""
+        """Return the present state."""
         with self._one_command:
             return self._state()
 

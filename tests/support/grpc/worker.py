@@ -1,4 +1,4 @@
-"""A whole worker behind the gRPC API and the REST API, in this process."""
+"""A whole worker in this process, behind the gRPC API and the REST API."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -29,7 +29,7 @@ class Served:
 
 @contextmanager
 def grpc_worker(folder: Path, given: Mapping[str, str] | None = None) -> Iterator[Served]:
-    """Served at a free port, once the worker has joined its group."""
+    """Run a worker that is served at a free port, from when it has joined its group."""
     servers: list[GrpcServer] = []
 
     def stopping() -> None:

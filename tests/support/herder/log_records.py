@@ -1,4 +1,4 @@
-"""Records as a reader of an internal topic is given them, from what they say alone."""
+"""Records of an internal topic as its reader gets them, made from keys and values alone."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,12 +6,13 @@ from headgate.ports import LogRecord
 
 
 def log_records(pairs: Iterable[tuple[bytes | None, bytes | None]]) -> list[LogRecord]:
-    """Key and value of each, with offsets from 0."""
+    """Return a record for each key and value, with offsets from 0."""
     return [LogRecord(offset, key, value) for offset, (key, value) in enumerate(pairs)]
 
 
 class OneTopic:
-    """An offsets topic that is written before it is read. A position is a number of records."""
+    """An offsets topic whose records are all there before it is read. A position is a number of
+    records."""
 
     def __init__(self, records: Iterable[LogRecord]) -> None:
         self.records = list(records)
@@ -26,4 +27,4 @@ class OneTopic:
         return len(self.records)
 
     def rest(self) -> None:
-        """It holds nothing."""
+        """Do nothing: the topic holds no resources."""

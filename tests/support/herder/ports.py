@@ -1,4 +1,4 @@
-"""The world of one worker of a `HerderWorld`: what its effects are performed with."""
+"""The ports of one worker of a `HerderWorld`, with which its effects are performed."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ OVERTAKEN = "a later leader has claimed the log"
 
 
 class _Vault(ConfigProvider):
-    """Knows all that the world does: ``${vault:KEY}``."""
+    """A config provider of the world's secrets, as in ``${vault:KEY}``."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._secrets = secrets
@@ -109,7 +109,8 @@ class WorldPorts:
         return m.ConnectorOffsetsAltered(effect.token, handled="managed" in effect.config)
 
     def give_up_alteration(self, token: int) -> m.Failure | None:
-        """One that is held is at its connector's class, unless it is `writing`."""
+        """Give up an alteration of offsets that the test holds, unless it is already `writing`.
+        Until then it is with its connector's class."""
         world = self._world
         for held in list(world.held):
             if getattr(held[1], "token", None) == token and not world.writing:
@@ -160,7 +161,7 @@ class WorldPorts:
         return now_ms.to_bytes(key_size // 8), now_ms  # no two alike
 
     def set_logger_level(self, logger: str, level: str) -> None:
-        """The trace has it."""
+        """Do nothing: the trace shows the effect."""
 
     def fence(self, connector: str, transactional_ids: Sequence[str]) -> None:
         if self._world.fence_errors:
@@ -178,7 +179,8 @@ class WorldPorts:
         target.host.post(m.Called(call_id, copy, hops, world.now_ms + ms))
 
     def answer(self, call_id: str, result: m.Result) -> None:
-        """What is answered is plain data, since it goes to other threads and processes as it is."""
+        """Deliver an answer. It must be plain data, since it goes to other threads and processes as
+        it is."""
         copy = wire.loads(m.Success | m.Failure, wire.dumps(result))
         assert copy == result
         if not call_id.startswith("peer "):

@@ -1,4 +1,4 @@
-"""How most tests of the herder begin."""
+"""The situations in which most tests of the herder begin."""
 
 from support.herder.world import HerderWorld
 
@@ -17,7 +17,7 @@ def one_worker(**settings: object) -> HerderWorld:
 
 
 def two_workers(**settings: object) -> HerderWorld:
-    """`a` leads; both are in the group."""
+    """Return a world with two workers in the group, of which `a` leads."""
     world = one_worker(**settings)
     world.add("b", **settings)
     world.advance(10_000)

@@ -1,8 +1,9 @@
-"""Several herders in one process, in virtual time, with the least of a world around them.
+"""Several herders in one process, in virtual time, with the smallest world that they can run in.
 
-A log in a list, the group's coordinator machine, runners and connectors that do at once what they
-are asked, calls that arrive at once. Whatever a test wants to delay or to answer itself it *holds*.
-(Whole clusters with faults are `headgate.simulation`; this one is for stories about decisions.)
+The log is a list, and the group's coordinator is the machine of the core. Runners and connectors do
+at once what they are asked, and calls arrive at once. A test *holds* the effects that it wants to
+delay or to answer itself. Whole clusters with faults are in `headgate.simulation`; this world is
+for stories about decisions.
 """
 
 import json
@@ -32,7 +33,7 @@ from headgate.topics.config_records import decode
 from headgate.topics.status import decode_status
 
 SILENT = (m.SendGroup, m.ReadConfigToEnd, m.ValidateConfig, m.AwaitStatuses)
-"""Effects that every story is full of."""
+"""Effects that appear in every story, and are left out of the trace."""
 
 
 @dataclass
@@ -42,25 +43,26 @@ class Worker:
     ports: HostPorts = field(init=False)
     host: HerderHost = field(init=False)
     read: int = 0
-    """Records of the config log it was given."""
+    """Number of records of the config log that the worker was given."""
     statuses_read: int = 0
     statuses_lag: bool = False
-    """It is given no new ones, unless it asks for all up to the end."""
+    """The worker gets no new statuses, unless it asks for all up to the end."""
     cut_off: bool = False
-    """Its requests to the group are lost, it reads nothing new, and nobody reaches it."""
+    """The worker's requests to the group are lost, it reads nothing new, and no other worker
+    reaches it."""
     frozen: bool = False
     dead: bool = False
     runs: dict[str, TaskSpec] = field(default_factory=dict)
     parked: set[str] = field(default_factory=set)
     """Runs that were started PAUSED and have done nothing yet."""
     starting: dict[str, bool] = field(default_factory=dict)
-    """Runs that wait for an answer before they run -> whether they are to be PAUSED then."""
+    """Runs that wait for an answer before they run, and whether each is to be PAUSED then."""
     configs: dict[tuple[str, int], dict[str, str | None]] = field(default_factory=dict)
 
 
 class Holding:
-    """The schedule of one worker: all at once, but for what a test holds. Answers take their turn
-    in the inbox."""
+    """The schedule of one worker: effects are performed at once, except those that a test holds.
+    Answers go through the inbox in order."""
 
     def __init__(self, world: "HerderWorld", worker: Worker) -> None:
         self._world = world
@@ -76,14 +78,14 @@ class Holding:
         return ()
 
     def _holds_statuses(self) -> bool:
-        """Who awaits statuses keeps behind them."""
+        """Return whether a status is held. An effect that awaits statuses then stays behind it."""
         held = (effect for worker, effect in self._world.held if worker is self._worker)
         return any(isinstance(effect, m.WriteStatus) for effect in held)
 
 
 class HerderWorld:
     def __init__(self, *, checked: bool = True) -> None:
-        """`checked`: herders check their tables after each command, all that they hold."""
+        """With `checked`, each herder checks all its tables after each command."""
         self.now_ms = 0
         self._checked = checked
         self.secrets: dict[str, str] = {}
@@ -165,7 +167,7 @@ class HerderWorld:
     # -- time --
 
     def run(self, turns_max: int = 100_000) -> None:
-        """Everything that can happen without time passing."""
+        """Do everything that can happen without time passing."""
         for _ in range(turns_max):
             if sum(map(self._turn, list(self.workers.values()))) == 0:
                 return
@@ -183,7 +185,8 @@ class HerderWorld:
         self.run()
 
     def until_settled(self, limit_ms: int = 60_000) -> int:
-        """Advance until every live worker calls itself settled; returns how long it took."""
+        """Advance until every live worker calls itself settled. Return how long that took, in
+        ms."""
         start = self.now_ms
         self.run()
         while not all(w.herder.view().settled for w in self._live()):
@@ -253,7 +256,7 @@ class HerderWorld:
                 self.trace.append(f"{worker.name}: {shown(effect)}")
 
     def release(self) -> None:
-        """Perform what was held, and hold nothing more."""
+        """Perform the effects that were held, and hold no more."""
         self.holds.clear()
         held, self.held = self.held, []
         for worker, effect in held:
@@ -285,7 +288,7 @@ class HerderWorld:
         self.report(worker.name, spec.run, ended, TaskReleased())
 
     def end_task(self, worker: str, task: TaskId, ended: TaskEnded) -> None:
-        """The body of the task's present run ends of its own accord."""
+        """End the body of the task's present run, as if of its own accord."""
         found = self.workers[worker]
         self.end(found, found.runs[self.run_of(worker, task)], ended)
 
@@ -302,7 +305,7 @@ class HerderWorld:
     # -- what is seen --
 
     def running(self) -> dict[str, list[str]]:
-        """Tasks of which a run exists, by worker."""
+        """Return, by worker, the tasks of which a run exists."""
         return {
             w.name: sorted(str(spec.task) for spec in w.runs.values())
             for w in self.workers.values()
@@ -311,7 +314,7 @@ class HerderWorld:
 
 
 def shown(effect: m.Effect) -> str:
-    """One line of a trace."""
+    """Return the line of the trace for an effect."""
     match effect:
         case m.AppendConfig(_, records, privileged):
             how = "" if privileged else " (plain)"

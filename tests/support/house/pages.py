@@ -1,4 +1,4 @@
-"""Faults of a Markdown page: long sentences, riddle words, links and references that lead nowhere.
+"""Find the faults of a Markdown page: long sentences, riddle words, broken links and references.
 
 `faults` returns a line of text for each fault. Blocks of code are not looked at.
 """
@@ -60,7 +60,7 @@ class Text:
 
     @property
     def prose(self) -> str:
-        """The words as they are read, with each piece of code as one word."""
+        """The text as it is read, with one word in place of each piece of code."""
         parts = []
         for token in self.inline.children or ():
             match token.type:
@@ -85,7 +85,7 @@ class Text:
 
 
 def texts(markdown: str) -> Iterator[Text]:
-    """All that is prose: lists and tables included, blocks of code and HTML left out."""
+    """Yield all prose, lists and tables included. Blocks of code and HTML are left out."""
     before = None
     for token in MarkdownIt("commonmark").enable("table").parse(markdown):
         if token.type == "inline":
@@ -95,7 +95,7 @@ def texts(markdown: str) -> Iterator[Text]:
 
 
 def anchors(markdown: str) -> set[str]:
-    """What ``#...`` of a link to a heading may be, as GitHub makes them."""
+    """Return the anchors of the page's headings, as GitHub makes them for links with ``#...``."""
     found: set[str] = set()
     for text in texts(markdown):
         if text.heading:
@@ -112,7 +112,8 @@ def anchors(markdown: str) -> set[str]:
 
 
 def faults(page: Path, root: Path) -> list[str]:
-    """
+    """Return the faults of a page.
+
     Args:
         page: below `root`, the top of the repository.
 
@@ -164,7 +165,7 @@ def _of_codes(text: Text, root: Path) -> Iterator[str]:
 
 
 def _expanded(path: str) -> Iterator[str]:
-    """Each path that ``a/{b,c}.py`` stands for."""
+    """Yield each path that a pattern such as ``a/{b,c}.py`` stands for."""
     found = re.search(r"\{([^{}]*)\}", path)
     if found is None:
         yield path
@@ -175,7 +176,7 @@ def _expanded(path: str) -> Iterator[str]:
 
 @cache
 def _resolves(name: str) -> bool:
-    """Whether a dotted name is a module, or an attribute of something in a module."""
+    """Return whether a dotted name is a module, or an attribute of something in a module."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         module = ".".join(parts[:count])

@@ -1,4 +1,5 @@
-"""Iceberg tables by the tasks of a sink and a source, and what holds whatever keeps the catalog."""
+"""Iceberg tables, written and read by tasks of a sink and a source, and the contract that holds
+with every catalog."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ KEY = s.struct({"n": s.INT64})
 
 
 class Lake(ABC):
-    """Tables of one namespace.
+    """Tables in one namespace of a catalog.
 
     Args:
         space: the namespace.
@@ -32,12 +33,12 @@ class Lake(ABC):
 
     @abstractmethod
     def catalog(self) -> Mapping[str, str]:
-        """Settings of the connectors that name the catalog."""
+        """Return the settings of the connectors that name the catalog."""
 
     @abstractmethod
     def read(self, name: str) -> Any:
-        """A table of the namespace `shop`, or of the one that the name says; None: there is none.
-        Not by a connector."""
+        """Read a table without a connector, or return None if there is none. The namespace is
+        `shop`, unless the name has one."""
 
     def config(self, **settings: Any) -> dict[str, str]:
         given = {name.replace("_", "."): str(value) for name, value in settings.items()}
@@ -60,7 +61,7 @@ class Lake(ABC):
         return sorted(self.read(f"{self.space}.rows")["n"].to_pylist())
 
     def lines(self) -> str:
-        """The catalog, as settings of a connector in a pipeline file."""
+        """Return the settings of the catalog, as lines of a connector in a pipeline file."""
         return "\n".join(f'"{key}" = "{text}"' for key, text in self.catalog().items())
 
 
@@ -71,14 +72,14 @@ def rows(*numbers: int) -> list[SinkRecord]:
 
 
 def with_stale_view(task: IcebergSinkTask) -> IcebergSinkTask:
-    """The same task, which sees the table as it is now, for ever."""
+    """Return the same task, which from now on sees the table as it is at this moment."""
     task._target.read()
     task._target.read = lambda: None  # type: ignore[method-assign]
     return task
 
 
 class CatalogContract:
-    """What holds in each catalog. Whoever inherits it has a fixture `lake`."""
+    """Tests that hold with every catalog. A subclass has a fixture `lake`."""
 
     def test_what_a_sink_writes_a_source_reads(self, lake: Lake) -> None:
         sink = lake.sink(rotate_records=2)

@@ -1,5 +1,5 @@
-"""A REST catalog of Iceberg tables that is not ours, over a PostgreSQL, and a way to it that can
-lose answers."""
+"""A third party's REST catalog of Iceberg tables over a PostgreSQL, and a proxy to it that can lose
+answers."""
 
 import contextlib
 import os
@@ -26,10 +26,10 @@ START_S: Final = 120.0
 
 
 class RestCatalog:
-    """One server, which can be killed and stopped.
+    """One server of the catalog, which a test can kill and stop.
 
     Args:
-        folder: gets its class, its log and the tables.
+        folder: for the server's compiled class, its log and the tables.
     """
 
     def __init__(self, database: Postgres, folder: Path) -> None:
@@ -44,7 +44,7 @@ class RestCatalog:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> "RestCatalog":
-        """Returns when it answers."""
+        """Start the server, and return when it answers."""
         classes = self._folder / "classes"
         if not classes.exists():
             classes.mkdir(parents=True)
@@ -82,8 +82,11 @@ class RestCatalog:
 
 
 class LosingProxy:
-    """Passes bytes on to a port. While it `loses`, whole requests reach the server, and their
-    answers nobody: the connection ends. Only requests that have `only` in their first line."""
+    """A proxy to a port. While it `loses`, the server gets each whole request, and the client gets
+    no answer: its connection ends.
+
+    It loses only the answers to requests that have `only` in their first line.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -1,4 +1,5 @@
-"""Questions to a program of `tests/java`: one JSON value a line, one answer a line."""
+"""Questions to a program of `tests/java`: one line of JSON for each question, and one for its
+answer."""
 
 import json
 import subprocess
@@ -6,7 +7,7 @@ from typing import Any
 
 
 class JavaProgram:
-    """A program that `java_program` has started. Not to be shared by threads."""
+    """A program that `java_program` has started. Threads must not share it."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process

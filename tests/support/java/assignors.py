@@ -1,17 +1,20 @@
-"""The assignors and the protocol bytes of Apache's connect-runtime, in a process that answers.
+"""The assignors and the protocol bytes of Apache's connect-runtime, in a Java process that answers
+questions.
 
-What may be asked, by name (bytes travel as hexadecimal digits, tasks as ``[connector, number]``):
+The questions and their fields are listed here. Bytes travel as hexadecimal digits, tasks as
+``[connector, number]``.
 
-``leader``: a new worker leads in future rounds under this member id. leader, delay_ms_max
-``round``: what its assignor gives. leader, protocol, now_ms, generation, last_completed_generation,
-offset, connectors (task count by name), inconsistent, members (``[id, metadata]`` in join order).
-With collect_first its garbage is collected before. Answers with assignments (bytes by member),
-cpu_ns of its process, thread_cpu_ns, and, unless the protocol is `default`, the assignor's state:
-its fields by name
-``write``: bytes. what: assignment or metadata; version
-``read``: what Java makes of bytes, or ``refused``. what, bytes
-``backoff``: waits. delay_ms_max, attempts
-``version``: java
+``leader``: make a new worker that leads future rounds under this member id. Fields: leader,
+delay_ms_max
+``round``: return what its assignor computes. Fields: leader, protocol, now_ms, generation,
+last_completed_generation, offset, connectors (task count by name), inconsistent, members
+(``[id, metadata]`` in join order). With collect_first, garbage is collected before. The answer has
+assignments (bytes by member), cpu_ns of the process, thread_cpu_ns and, unless the protocol is
+`default`, the assignor's state: its fields by name
+``write``: return bytes. Fields: what (assignment or metadata), version
+``read``: return what Java reads from bytes, or ``refused``. Fields: what, bytes
+``backoff``: return waits. Fields: delay_ms_max, attempts
+``version``: return the version of Java, as java
 """
 
 import json
@@ -24,11 +27,11 @@ import pytest
 from headgate.java import hash as java_hash
 
 PROGRAM: Final = "ConnectAssignors"
-"""In tests/java."""
+"""The program's name in tests/java."""
 
 
 class JavaAssignors:
-    """Of `process`, which runs `PROGRAM`. Not to be shared by threads."""
+    """The assignors in `process`, which runs `PROGRAM`. Threads must not share it."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -46,7 +49,7 @@ class JavaAssignors:
 
 @pytest.fixture(scope="session")
 def java(java_program: Callable[..., "subprocess.Popen[str]"]) -> Iterator[JavaAssignors]:
-    """One Java process for all comparisons."""
+    """The one Java process of all comparisons."""
     process = JavaAssignors(java_program(PROGRAM))
     with pytest.MonkeyPatch.context() as patch:
         if process.ask("version")["java"] >= 19:

@@ -1,5 +1,5 @@
-"""Whole workers of ours beside Java's: a cluster of both, what it is to show, and what its topics
-tell of it."""
+"""A cluster of whole Headgate workers beside Java's: what it runs, and what its topics say about
+it."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,20 +30,23 @@ SETTINGS = {
 }
 HOLDS = ("RUNNING", "PAUSED")
 MORE_SOURCES = ("one", "two", "three")
-"""With two tasks that are no sources there are three for each of two workers: each has a source."""
+"""Names of three more sources. With two tasks that are no sources, each of two workers has three
+tasks, so each has a source."""
 SOURCES = ("src", *MORE_SOURCES)
 AT_REST = ("paused", "stopped")
-"""Sources, too."""
+"""Sources that a user has paused and stopped."""
 JAVAS_OWN = "org.apache.kafka.common.errors.InvalidTxnStateException"
-"""A Java task that has just begun may fail with it on a busy machine: the broker knows of nothing
-that its producer could commit (clients and broker 4.3.1). Connect leaves it to be restarted."""
+"""An error that may fail a Java task that has just begun, on a busy machine. The broker knows of
+nothing that its producer could commit (clients and broker 4.3.1). Connect leaves the restart to the
+user."""
 RESTART_S = 5
-"""From one restart of a task to the next."""
+"""Seconds between two restarts of a task."""
 RESTARTS_MAX = 3
-"""Of a test: more is no accident."""
+"""Most restarts in a test: more are no accident."""
 SECONDS = 90
 REST_S = 1.5
-"""Longer than a round waits for the one after it, and than `scheduled.rebalance.max.delay.ms`."""
+"""Seconds of rest: longer than a round waits for the one after it, and than
+`scheduled.rebalance.max.delay.ms`."""
 Kill = tuple[str, float]
 """URL of a worker; when, in seconds since the epoch."""
 MakeJava = Callable[..., JavaWorker]
@@ -58,7 +61,7 @@ def growing(tmp_path: Path) -> Iterator[GrowingFile]:
 
 
 def task_states(status: Any) -> list[str]:
-    """Of a connector's status as a worker answers it."""
+    """Return the states of the tasks in a connector's status, as a worker answers it."""
     return [task["state"] for task in status.get("tasks", [])]
 
 
@@ -75,7 +78,7 @@ class Cluster(MixedGroup):
         self._restarts = 0
 
     def create(self, worker: AnyWorker) -> None:
-        """A source, its sink, and two connectors that a user has paused and stopped."""
+        """Create a source, its sink, and two connectors that a user has paused and stopped."""
         source = {"connector.class": SOURCE, "file": str(self.file), "topic": self.topic}
         sink = {"connector.class": SINK, "file": str(self.out), "topics": self.topic}
         for name, config in (
@@ -94,8 +97,8 @@ class Cluster(MixedGroup):
         self.watcher = Watcher(self.address, self.topic)
 
     def make_topic(self, topic: str) -> None:
-        """Ahead of its source, as operators do; JAVAS_OWN was first seen where a broker made it on
-        demand."""
+        """Create a topic before its source, as operators do. JAVAS_OWN was first seen where a
+        broker created the topic on demand."""
         create_topic(self.address, topic)
 
     def seen(self) -> list[str]:
@@ -103,7 +106,7 @@ class Cluster(MixedGroup):
         return [value.decode() for value in list(self.watcher.values)]
 
     def grows(self, worker: AnyWorker, what: str) -> None:
-        """New lines come out while `worker` is asked about it."""
+        """Wait until new lines come out, while `worker` answers requests."""
         before = len(self.seen())
         self.await_true(
             worker,
@@ -119,11 +122,12 @@ class Cluster(MixedGroup):
         true: Callable[[], bool],
         why: Callable[[], str] = str,
     ) -> None:
-        """With somebody who restarts the tasks that Java has let fail."""
+        """Wait until a condition holds, and restart the tasks that Java lets fail meanwhile."""
         await_true(what, lambda: true() or self.restart_failed(worker), SECONDS, why)
 
     def await_leader(self) -> str:
-        """URL of the worker that leads. A rebalance that has just begun has none yet."""
+        """Return the URL of the worker that leads. During a rebalance there may be none yet, so
+        wait for it."""
         seen: list[str] = []
 
         def leads() -> bool:
@@ -135,7 +139,8 @@ class Cluster(MixedGroup):
         return seen[0]
 
     def restart_failed(self, worker: AnyWorker) -> bool:
-        """Never true: there is something to wait for now."""
+        """Restart the tasks that failed with JAVAS_OWN. Return False, since the caller has to wait
+        on."""
         for name in self.sources:
             body: Any = worker.rest.status(name).body
             now = time.monotonic()
@@ -170,7 +175,7 @@ class Cluster(MixedGroup):
         )
 
     def runs_all(self, worker: AnyWorker) -> bool:
-        """No status tells of another worker any more."""
+        """Return whether all statuses are of this worker alone."""
         bodies: list[Any] = [
             worker.rest.status(name).body for name in ("src", "snk", "paused", *MORE_SOURCES)
         ]
@@ -183,10 +188,11 @@ class Cluster(MixedGroup):
         return told == {worker.url.removeprefix("http://")}
 
     def reconfigure(self, worker: AnyWorker, number: int) -> None:
-        """A source gets another config: what only a leader writes, and its task is fenced for.
+        """Give a source another config. Only a leader writes its task configs, and its task is
+        fenced for.
 
-        (A small batch.size would not do: Java's FileStreamSource keeps what it has read of a line
-        too many for itself until the file grows.)
+        (A small batch.size would not do. Java's FileStreamSource reads more lines than a batch
+        takes, and holds the rest until the file grows.)
         """
         name = MORE_SOURCES[0]
         commits = self.commits(name)
@@ -206,7 +212,8 @@ class Cluster(MixedGroup):
         )
 
     def check(self, worker: AnyWorker, lines: list[str]) -> None:
-        """All that was written is in the topic once, in order, and reaches the sink's file."""
+        """Assert that all lines are in the topic once and in order, and that they reach the sink's
+        file."""
         self.await_true(
             worker,
             "last line",
@@ -218,10 +225,10 @@ class Cluster(MixedGroup):
         await_true("sink", lambda: set(self.sunk()) == set(lines), SECONDS)
 
     def await_spread(self, worker: AnyWorker) -> None:
-        """Until both workers run a source and nothing has moved for a while.
+        """Wait until both workers run a source and nothing has changed for a while.
 
-        Who asks for a fence while the leader goes would disturb a test of leaders that go: Java
-        does not ask again, its task has failed (DistributedHerder.fenceZombieSourceTasks).
+        A task that asks for fencing while the leader goes would disturb a test of leaders that go.
+        Java does not ask again, so its task fails (DistributedHerder.fenceZombieSourceTasks).
         """
         seen: object = None
         since = 0.0
@@ -240,7 +247,7 @@ class Cluster(MixedGroup):
         self.await_true(worker, "rest after a spread", rests, lambda: str(seen))
 
     def more(self, worker: AnyWorker) -> None:
-        """MORE_SOURCES, which read the same file, each into a topic of its own."""
+        """Create MORE_SOURCES, which read the same file, each into a topic of its own."""
         for name in MORE_SOURCES:
             config = {"connector.class": SOURCE, "file": str(self.file), "tasks.max": "1"}
             topic = f"{self.topic}-{name}"
@@ -248,7 +255,7 @@ class Cluster(MixedGroup):
             assert worker.rest.create(name, {**config, "topic": topic}).status == 201
 
     def check_more(self, worker: AnyWorker, lines: list[str]) -> None:
-        """As `check`, of MORE_SOURCES."""
+        """Assert that each of MORE_SOURCES has written all lines once and in order."""
 
         def come(topic: str) -> bool:
             return len(self.read(topic)) >= len(lines)
@@ -259,7 +266,7 @@ class Cluster(MixedGroup):
             assert self.read(topic) == lines
 
     def read(self, topic: str) -> list[str]:
-        """All values of a topic of one partition that a committed reader sees now."""
+        """Return all values that a committed reader now sees in a topic of one partition."""
         return [(message.value() or b"").decode() for message in self.messages(topic)]
 
     def sunk(self) -> list[str]:
@@ -279,8 +286,11 @@ def cluster(kafka_broker: Found, kafka_name: str, growing: GrowingFile) -> Itera
 
 
 def overlaps(history: Sequence[Told], killed: Sequence[Kill]) -> list[Told]:
-    """Where a worker says that it runs the task, or has paused it, while another that was not
-    killed has not yet let go of it."""
+    """Return the statuses by which a worker says that it runs or has paused the task while another
+    worker still holds it.
+
+    A worker that was killed since its last status no longer holds the task.
+    """
     holders: dict[str, int] = {}
     found = []
     for told in history:
@@ -301,7 +311,7 @@ def check_nobody_ran_twice(cluster: Cluster, killed: Sequence[Kill]) -> None:
     histories = cluster.told_of_tasks()
     twice = {key: found for key, told in histories.items() if (found := overlaps(told, killed))}
     assert not twice
-    # Who is killed does not let go: what is looked for would be found.
+    # A killed worker does not let go, so the search below would find an overlap.
     assert any(overlaps(told, ()) for told in histories.values())
     all_told = [(key, told) for key, history in histories.items() for told in history]
     failed = [told for told in all_told if told[1].state == "FAILED"]

@@ -1,7 +1,8 @@
-"""Java for tests: workers of Kafka Connect, and small programs that drive Apache's own classes.
+"""Java for tests: workers of Kafka Connect, and small programs that call Apache's own classes.
 
-The session's worker is the one whose URL is in HEADGATE_CONNECT; else one from the pinned jars, on
-the session's broker. Own workers, to be stopped, killed or set up, are always from the jars.
+The session's worker is the one whose URL is in HEADGATE_CONNECT. Without it, one is started from
+the pinned jars, on the session's broker. A test that stops, kills or configures a worker gets one
+of its own, always from the jars.
 """
 
 import contextlib
@@ -27,7 +28,8 @@ SOURCES = Path(__file__).resolve().parents[2] / "java"
 
 @dataclass(frozen=True, slots=True)
 class FoundWorker:
-    """A Java worker that is only asked. It is shared: its connectors are to be removed again."""
+    """A Java worker to which tests only send requests. Tests share it, so each removes its
+    connectors."""
 
     url: str
     origin: str
@@ -39,7 +41,7 @@ class FoundWorker:
 def java_connect(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[FoundWorker]:
-    """The session's Java worker, found or started when the first test asks."""
+    """The session's Java worker, found or started when the first test asks for it."""
 
     def broker() -> str:
         found: Found = request.getfixturevalue("kafka_broker")
@@ -51,8 +53,8 @@ def java_connect(
 
 @contextlib.contextmanager
 def find_worker(folder: Path, broker: Callable[[], str]) -> Iterator[FoundWorker]:
-    """As `java_connect`; `folder`, and what gives a broker's address, are for one that has to be
-    started."""
+    """Find the worker of `java_connect`, or start one. `folder` and `broker`, which returns a
+    broker's address, are for a worker that has to be started."""
     url = os.environ.get(ADDRESS, "").rstrip("/")
     if url:
         with Rest(url) as rest:
@@ -70,7 +72,11 @@ def find_worker(folder: Path, broker: Callable[[], str]) -> Iterator[FoundWorker
 
 
 def await_worker(rest: Rest, url: str, timeout_s: float = 30.0) -> None:
-    """Returns when a Java worker that tests can be compared with answers. Raises `RuntimeError`."""
+    """Return when a Java worker answers that tests can be compared with.
+
+    Raises `RuntimeError` if none answers, if its version is not that of the jars, or if it has
+    connectors.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -94,9 +100,9 @@ def await_worker(rest: Rest, url: str, timeout_s: float = 30.0) -> None:
 
 @pytest.fixture
 def java_worker(tmp_path: Path) -> Iterator[Callable[..., JavaWorker]]:
-    """``make(address, group, properties)``: starts a worker; it ends with the test.
+    """``make(address, group, properties)`` starts a worker, which ends with the test.
 
-    `properties` go over `local_kafka.java_connect.defaults`.
+    `properties` override `local_kafka.java_connect.defaults`.
     """
     made: list[JavaWorker] = []
 
@@ -117,10 +123,10 @@ def java_worker(tmp_path: Path) -> Iterator[Callable[..., JavaWorker]]:
 def java_program(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """``run("Name", arguments)``: compiles ``tests/java/Name.java`` once and starts it.
+    """``run("Name", arguments)`` compiles ``tests/java/Name.java`` once and starts it.
 
-    Its class path has Kafka's jars, and those of the list `more`. It is talked to by lines on
-    stdin and stdout, UTF-8, and must end when its stdin does.
+    Its class path has Kafka's jars, and those of the list `more`. The program reads lines on stdin
+    and answers on stdout, in UTF-8, and must end when its stdin does.
     """
     classes: dict[str, Path] = {}
     started: list[subprocess.Popen[str]] = []

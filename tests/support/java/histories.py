@@ -1,9 +1,13 @@
-"""Random histories of a group, led by Apache's assignors and by us, compared after every round:
-what a leader makes of the members' metadata, byte by byte, and what it remembers.
+"""Random histories of a group, led by Apache's assignors and by ours, and compared after every
+round.
 
-A history has one seed. Workers join, leave, bounce under a new id; connectors appear, change, are
-deleted or lack task configs; syncs fail, for all or some; revoked work goes on running; two report
-the same; the leader changes and the one before leads again; the leader is behind a member.
+What is compared is the assignments that a leader makes of the members' metadata, byte by byte, and
+what it remembers.
+
+A history has one seed. Workers join, leave, and bounce under a new id. Connectors appear, change,
+are deleted or lack task configs. Syncs fail for all or some, revoked work goes on running, and two
+workers report the same work. The leader changes, an earlier leader leads again, and a leader is
+behind a member.
 """
 
 import itertools
@@ -28,22 +32,23 @@ NAMES = (
     *("orders", "a", "b", "Aa", "BB", "c-1", "c-10", "c-2", "x-", "-", "\u00e9t\u00e9", "\uffee"),
     *("\U0001f400", "\U0001f400\U0001f401", "\ue000", "q.r", "CON", "z" * 40),
 )
-"""Some differ in their order by UTF-16 and by code point, some share a hash code."""
+"""Names of connectors. Some sort differently by UTF-16 and by code point, some share a hash
+code."""
 CLIENTS = ("connect-10.0.0.7:8083-", "w", "", "\U0001f400-", "\uffee")
 COLLIDING_IDS = ("AaAa", "BBBB", "AaBB", "BBAa")
 CROWD = tuple("".join(blocks) for blocks in itertools.product(("Aa", "BB"), repeat=5))
-"""All of one hash code: more than a bucket of a hash table has as a list."""
+"""Names with one hash code, more than fit in a bucket of a hash table as a list."""
 URL = "http://10.0.0.7:8083/"
 
 
 @dataclass
 class Worker:
-    """One process and what it holds."""
+    """One worker process and the work that it holds."""
 
     last: Assignment | None = None
     held: list[Work] = field(default_factory=list)
     completed: int = -1
-    """Generation of its last successful sync."""
+    """Generation of the worker's last successful sync."""
     memory: object | None = None
     offset: int = 0
 
@@ -58,7 +63,8 @@ class Worker:
 
 
 def metadata_in_its_order(worker: Worker) -> bytes:
-    """Metadata of version 1 whose writer is not Java: one entry for each piece of work, as held."""
+    """Return metadata of version 1 whose writer is not Java: one entry for each piece of work, in
+    the order in which it is held."""
     works = [
         (work, connect.CONNECTOR) if isinstance(work, str) else (work.connector, work.task)
         for work in worker.held
@@ -98,7 +104,8 @@ class History:
         """What happened, for whoever reads a failure."""
 
     def run(self) -> int:
-        """Rounds done; AssertionError where ours and Java's differ."""
+        """Run the history, and return the number of rounds. Raises AssertionError where ours and
+        Java's differ."""
         for _ in range(self.chance.randint(1, self.size)):
             self.join()
         for _ in range(self.chance.randint(0, max(3, self.size // 2))):
@@ -175,26 +182,26 @@ class History:
         self.leader = self.chance.choice(list(self.workers))
 
     def report_twice(self) -> None:
-        """A worker reports what another, or itself, reports already, or what was never there."""
+        """Let a worker report work that it or another reports already, or that never existed."""
         works = [work for worker in self.workers.values() for work in worker.held]
         works += ["ghost", TaskId("ghost", 3), TaskId("orders", 77)]
         for work in self.chance.sample(works, min(len(works), self.chance.randint(1, 3))):
             self.chance.choice(list(self.workers.values())).held.append(work)
 
     def give_up(self) -> None:
-        """A worker lost its coordinator and stopped everything."""
+        """Let a worker lose its coordinator and stop everything."""
         worker = self.chance.choice(list(self.workers.values()))
         worker.held, worker.last = [], None
 
     def hold_on(self) -> None:
-        """A worker has not stopped what was revoked."""
+        """Let a worker go on with work that was revoked."""
         worker = self.chance.choice(list(self.workers.values()))
         if worker.last is not None:
             change = worker.last.change
             worker.held += [*change.revoked_connectors, *change.revoked_tasks]
 
     def shuffle(self) -> None:
-        """Members join in another order, and one reports its work in another."""
+        """Let members join in another order, and one of them report its work in another order."""
         items = list(self.workers.items())
         self.chance.shuffle(items)
         self.workers = dict(items)
@@ -309,7 +316,8 @@ class History:
 
 
 def as_fields(javas: dict[str, Any], memory: object) -> dict[str, Any]:
-    """Our memory as the fields of Java's assignor; sets in Java's order where they agree."""
+    """Return our memory as the fields of Java's assignor. A set that is equal is in Java's
+    order."""
     assert isinstance(memory, connect.Memory)
     delay = memory.delay
     return {

@@ -1,4 +1,5 @@
-"""A group of Java workers and ours, on Kafka: who leads it, who runs what, what its topics tell."""
+"""A group of Java workers and ours on Kafka: its leader, the owners of its tasks, and its
+topics."""
 
 import contextlib
 import json
@@ -18,27 +19,28 @@ from local_kafka.java_connect import JavaWorker, Reply, Rest
 
 AnyWorker = JavaWorker | HeadgateWorker
 STABLE_S = 90.0
-"""Several rounds of workers that wait for each other's tasks."""
+"""Seconds for several rounds, in which workers wait for each other's tasks."""
 ASK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A record of the status topic of a task."""
+    """A status of a connector or task, from a record of the status topic."""
 
     at_ms: int
     worker: str
     state: str
     trace: str = ""
-    """Of one that FAILED."""
+    """The trace of a status FAILED."""
     config_offset: int | None = None
-    """Up to which it takes account of the config topic. None: one of Java's."""
+    """The config offset up to which the worker had taken account of the config topic. None: the
+    status is from a Java worker."""
     repeated: bool = False
-    """It says what the word before it said, but of a later config offset."""
+    """The status repeats the one before it, with a later config offset."""
 
 
 def asked(rest: Rest, method: str, path: str, body: Any = None) -> Reply:
-    """Again, while Java says that it is busy with a rebalance."""
+    """Send a request, and send it again while Java answers that a rebalance is under way."""
     until = time.monotonic() + ASK_S
     while True:
         reply = rest.call(method, path, body)
@@ -49,7 +51,7 @@ def asked(rest: Rest, method: str, path: str, body: Any = None) -> Reply:
 
 
 class MixedGroup:
-    """Internal topics are named as `local_kafka.java_connect.defaults` does."""
+    """One group. Its internal topics have the names of `local_kafka.java_connect.defaults`."""
 
     STATUS_PARTITIONS = 2
 
@@ -58,12 +60,12 @@ class MixedGroup:
         self.describer = GroupDescriber({"bootstrap_servers": [address]})
 
     def described(self) -> DescribedGroup | None:
-        """None unless it is stable."""
+        """Return the group's description, or None unless the group is stable."""
         group = self.describer.describe(self.group)
         return group if group.state == "Stable" else None
 
     def leader(self) -> str | None:
-        """URL of the worker that leads, once the group is stable."""
+        """Return the URL of the worker that leads, or None while the group is not stable."""
         group = self.described()
         if group is None:
             return None
@@ -77,8 +79,10 @@ class MixedGroup:
         return 0 if group is None else len(group.members)
 
     def protocol(self) -> str:
-        """Of the newest round. One that is under way is waited for: with two members another may
-        follow at once."""
+        """Return the protocol of the newest round.
+
+        A round that is under way is waited for. With two members, another may follow at once.
+        """
         until = time.monotonic() + STABLE_S
         while (group := self.described()) is None:
             assert time.monotonic() < until, f"no round was over within {STABLE_S:g} s"
@@ -86,7 +90,7 @@ class MixedGroup:
         return group.protocol
 
     def owners(self, worker: AnyWorker, *connectors: str) -> set[str]:
-        """URLs of the workers that run tasks of these connectors."""
+        """Return the URLs of the workers that run tasks of these connectors."""
         bodies: list[Any] = [worker.rest.status(name).body for name in connectors]
         return {
             f"http://{task['worker_id']}"
@@ -96,7 +100,7 @@ class MixedGroup:
         }
 
     def messages(self, topic: str, partition: int = 0) -> list[Message]:
-        """All that a committed reader sees now."""
+        """Return all messages of a partition that a committed reader sees now."""
         # Of a partition that never rests the client reports no end.
         end = end_offset(self.address, topic, partition, stable=True)
         quickly = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
@@ -110,20 +114,21 @@ class MixedGroup:
         return found
 
     def config_records(self, key: str) -> list[Message]:
-        """All of a key that are in the config topic now."""
+        """Return all records of a key that are now in the config topic."""
         written = self.messages(f"{self.group}-configs")
         return [message for message in written if message.key() == key.encode()]
 
     def commits(self, name: str) -> int:
-        """How often task configs of a connector were written."""
+        """Return how often task configs of a connector were committed."""
         return len(self.config_records(f"commit-{name}"))
 
     def told_of_tasks(self) -> dict[str, list[Told]]:
-        """All that the status topic was told of each task, in order, by key."""
+        """Return by key all statuses of tasks that were written to the status topic, in order."""
         return self.told("status-task-")
 
     def told(self, *beginnings: str) -> dict[str, list[Told]]:
-        """As `told_of_tasks`, of connectors or tasks, by how their keys begin."""
+        """Return by key all statuses of the connectors and tasks whose keys have one of these
+        beginnings, in order."""
         found: dict[str, list[Told]] = {}
         before: dict[str, tuple[Any, int]] = {}
         for partition in range(self.STATUS_PARTITIONS):
@@ -147,8 +152,10 @@ class MixedGroup:
         return found
 
     def ran(self) -> Counter[tuple[str, str]]:
-        """How often each worker has said of a connector or task that it runs, by its key. Once more
-        for a later change or restart, of which a run takes account, is no other run."""
+        """Count the runs of each connector or task on each worker, by the key of its status.
+
+        A run that repeats RUNNING to take account of a later change or restart counts once.
+        """
         told = self.told("status-connector-", "status-task-")
         return Counter(
             (key, each.worker)
@@ -159,9 +166,12 @@ class MixedGroup:
 
     @contextlib.contextmanager
     def runs_anew(self, key: str) -> Iterator[None]:
-        """What is asked for inside makes this connector or task run anew. Its state may say RUNNING
-        all the while; and a Java worker that is asked to stop what is still starting may write
-        RUNNING of it when something else runs, and never take that back."""
+        """Wait, at the end of the block, until the connector or task has been started anew.
+
+        Its state may say RUNNING all the while. A Java worker that is asked to stop work that is
+        still starting may write RUNNING for it while another run is there, and never take that
+        back.
+        """
         before = self._runs(key)
         configs = end_offset(self.address, f"{self.group}-configs", 0, stable=True)
 

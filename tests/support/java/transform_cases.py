@@ -77,7 +77,7 @@ class Case:
 
 
 class Cases:
-    """Random cases of one transform; `first_ms` is the earliest time in their records."""
+    """Random cases of one transform. `first_ms` is the earliest time in their records."""
 
     def __init__(self, chance: random.Random, first_ms: int = -20_000_000 * 1_000_000) -> None:
         self.chance = chance
@@ -126,14 +126,14 @@ class Cases:
         return chance.choice(["", "-"]) + digits[:point] + "." + digits[point:] + exponent
 
     def floating(self) -> float:
-        """Few digits, so that Java 17 writes the number as Java 19 does."""
+        """Return a float of few digits, which Java 17 writes as Java 19 does."""
         chance = self.chance
         if chance.random() < 0.5:
             return chance.choice(FLOATS)
         return float(f"{chance.randrange(-999, 1000)}e{chance.randrange(-15, 19)}")
 
     def plain(self, depth: int = 2) -> Any:
-        """A value without schema."""
+        """Return a value without schema."""
         chance = self.chance
         makers: list[Callable[[], Any]] = [
             lambda: None,
@@ -234,7 +234,7 @@ class Cases:
     # -- records --
 
     def records(self, count: int) -> list[Record]:
-        """Some share their schemas, as the records of a topic do."""
+        """Return records, some of which share their schemas, as the records of a topic do."""
         chance = self.chance
         schemas = [self._top() for _ in range(3)]
         return [self.record(chance.choice(schemas), chance.choice(schemas)) for _ in range(count)]
@@ -279,7 +279,7 @@ class Cases:
         return {} if chosen is None else {"replace.null.with.default": chosen}
 
     def case(self, name: str, count: int) -> Case:
-        """A case of one of `CLASSES`."""
+        """Return a case of one of `CLASSES`."""
         config = _CONFIGS[name.partition("$")[0]](self)
         return Case(name, config, self.records(count))
 
@@ -390,7 +390,7 @@ def _set_schema_metadata(cases: Cases) -> dict[str, str]:
 
 
 def _pattern(cases: Cases) -> str:
-    """A usual one, or one of any letters."""
+    """Return a usual date pattern, or one of random letters."""
     chance = cases.chance
     if chance.random() < 0.6:
         return chance.choice(PATTERNS)

@@ -1,5 +1,5 @@
-"""Records of Connect as the program Transforms of tests/java takes and gives them, and what our
-transforms make of the same."""
+"""Connect's records in the form that the program Transforms of tests/java reads and writes, and our
+transforms' results in the same form."""
 
 import datetime
 import decimal
@@ -19,7 +19,7 @@ PACKAGE: Final = "org.apache.kafka.connect.transforms."
 
 
 class JavaTransforms:
-    """Java's transforms, in `process`. Not to be shared by threads."""
+    """Java's transforms, in `process`. Threads must not share it."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -27,7 +27,8 @@ class JavaTransforms:
     def answer(
         self, name: str, config: Mapping[str, str], records: Sequence[Record]
     ) -> dict[str, Any]:
-        """See Transforms.java; `name` is simple."""
+        """Return Java's answer to a question that Transforms.java describes. `name` is a simple
+        class name."""
         to, answers = self._process.stdin, self._process.stdout
         assert to is not None and answers is not None
         package = PACKAGE + "predicates." * (name in PREDICATES)
@@ -45,7 +46,8 @@ class JavaTransforms:
 
 
 def our_answer(name: str, config: Mapping[str, str], records: Sequence[Record]) -> dict[str, Any]:
-    """As `JavaTransforms.answer`; the class of an error is left out."""
+    """Return the answer of our transform, as `JavaTransforms.answer` does. It does not name the
+    class of an error."""
     plugin: Any = (PREDICATES if name in PREDICATES else TRANSFORMS)[name]()
     try:
         plugin.configure(config)
@@ -112,7 +114,7 @@ def schema_to_java(schema: Schema | None) -> dict[str, Any] | None:
 
 
 def value_to_java(value: Any, schema: Schema | None) -> Any:
-    """With its kind, so that no type is lost in JSON."""
+    """Return a value with its kind, so that JSON loses no type."""
     if value is None:
         return None
     if isinstance(value, (bool, str)):
@@ -149,7 +151,8 @@ def value_to_java(value: Any, schema: Schema | None) -> Any:
 
 
 def comparable(answer: Any) -> Any:
-    """An answer without what means nothing: the order of maps, how a number is written."""
+    """Return an answer without differences that mean nothing: the order of maps, how a number is
+    written."""
     if isinstance(answer, dict):
         return {key: comparable(each) for key, each in answer.items()}
     if not isinstance(answer, list):

@@ -1,6 +1,8 @@
-"""A source connector of several tasks that is there twice under one name, for Java's workers and
-for ours: as FileStreamSource is, which has one task. Its tasks are anybody's, so a group of both
-kinds needs no luck to share them.
+"""A source connector of several tasks that exists twice under one name, for Java's workers and for
+ours.
+
+FileStreamSource exists twice, too, but has one task. Any worker can run the tasks of this one, so a
+group of both kinds shares them without luck.
 
 Java's half is ``tests/java/TwinSource.java``.
 """
@@ -15,12 +17,13 @@ from headgate.connector.api import SkippedRecord, SourceConnector, SourceRecord
 
 NAME = "TwinSource"
 FAILS_WHILE = "fails.while"
-"""Of a connector's config: task n fails while there is a file of this name, with ``-n`` behind."""
+"""A key of the connector's config: a file name. Task n fails while a file of this name with ``-n``
+appended exists."""
 TESTS = Path(__file__).resolve().parents[2]
 
 
 class TwinTask(CountingTask):
-    """The numbers of its base, under a key that is the task's number."""
+    """A task that counts as its base class does, with the task's number as the key."""
 
     def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
         if Path(self._config.get(FAILS_WHILE, "/none")).exists():
@@ -46,7 +49,8 @@ class TwinSource(SourceConnector):
 
 
 def announce(folder: Path) -> None:
-    """Make `folder` a place of packages, for ``PYTHONPATH``, one of which announces our half."""
+    """Make `folder` an entry of ``PYTHONPATH`` with a package that announces our half as a
+    connector."""
     package = folder / "twin-1.dist-info"
     package.mkdir(parents=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: twin\nVersion: 1\n")

@@ -1,8 +1,9 @@
-"""Kafka for tests: one broker for the whole session, and own ones for tests that kill theirs.
+"""Kafka for tests: one broker for the whole session, and own brokers for tests that kill theirs.
 
-The session's broker is the one whose address is in HEADGATE_KAFKA; else one in Docker, where that
-answers; else one from the pinned jars, on free ports in a scratch folder. The last two end with the
-session, also if it is killed. Own brokers are always from the jars: they are processes.
+The session's broker is the one whose address is in HEADGATE_KAFKA. Without it, one is started in
+Docker if Docker answers, and otherwise from the pinned jars, on free ports in a scratch folder. A
+started broker ends with the session, even if the session is killed. Own brokers are always from the
+jars, since tests need processes.
 """
 
 import contextlib
@@ -35,7 +36,8 @@ exec /etc/kafka/docker/run
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A broker whose clients need no login and may do all. It is shared: use names of your own."""
+    """A broker whose clients need no login and have all rights. Tests share it, so each uses names
+    of its own."""
 
     address: str
     """For ``bootstrap.servers``."""
@@ -45,20 +47,21 @@ class Found:
 
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
-    """The session's broker, found or started when the first test asks."""
+    """The session's broker, found or started when the first test asks for it."""
     with find_broker(tmp_path_factory.mktemp("kafka")) as found:
         yield found
 
 
 @pytest.fixture
 def kafka_name() -> str:
-    """A name for topics, groups and transactional ids, or their beginning, that no test shares."""
+    """A name that no other test has. It can be the name of a topic, group or transactional id, or
+    the beginning of one."""
     return f"t{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
-    """Makes and starts a `local_kafka.broker.Broker` with its options; ends it with the test."""
+    """``make(**options)`` starts a `local_kafka.broker.Broker`, which ends with the test."""
     made: list[Broker] = []
 
     def make(**options: object) -> Broker:
@@ -75,7 +78,8 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
 
 @contextlib.contextmanager
 def find_broker(folder: Path) -> Iterator[Found]:
-    """As `kafka_broker`; `folder` is for one that has to be started."""
+    """Find the broker of `kafka_broker`, or start one. `folder` is for a broker that has to be
+    started."""
     address = os.environ.get(ADDRESS)
     with contextlib.ExitStack() as stack:
         if address:
@@ -98,7 +102,7 @@ def find_broker(folder: Path) -> Iterator[Found]:
 
 
 def await_broker(address: str, timeout_s: float = 30.0) -> None:
-    """Returns when the broker answers. Raises `RuntimeError`."""
+    """Return when the broker answers. Raises `RuntimeError`."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -128,7 +132,8 @@ def docker_answers() -> bool:
 
 @contextlib.contextmanager
 def in_docker() -> Iterator[str]:
-    """The address of a broker in a container, which testcontainers removes in any case."""
+    """Run a broker in a container, and yield its address. testcontainers removes the container in
+    any case."""
     from testcontainers.core.container import DockerContainer
 
     port = free_ports(1)[0]
@@ -152,7 +157,7 @@ def in_docker() -> Iterator[str]:
 
 
 def container_settings(host: str, port: int) -> dict[str, str]:
-    """The environment of Kafka's image, from which it makes the broker's settings."""
+    """Return the environment variables from which Kafka's image makes the broker's settings."""
     settings = {
         **SINGLE_NODE,
         "process.roles": "broker,controller",
@@ -168,5 +173,5 @@ def container_settings(host: str, port: int) -> dict[str, str]:
 
 
 def _forget_data(broker: Broker) -> None:
-    """Its log stays, for who looks why a test failed."""
+    """Remove the broker's data. Its log stays, to show why a test failed."""
     shutil.rmtree(broker.folder / "data", ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Workers on Kafka as processes kept alive by a supervisor, and what their cluster shows."""
+"""Workers on Kafka as processes that a supervisor keeps alive, and the state of their cluster."""
 
 import contextlib
 import json
@@ -30,40 +30,41 @@ _KEPT = 'while :; do "$@"; sleep 0.3; done'
 _ASK_S = 3.0
 
 Described: TypeAlias = Callable[[str], Any]
-"""A transactional id to what its coordinator knows of it."""
+"""A function from a transactional id to what its coordinator knows of it."""
 
 
 class KeptWorker(HeadgateWorker):
-    """`headgate worker` under a supervisor that starts it again whenever it ends.
+    """A `headgate worker` under a supervisor that starts it again whenever it ends.
 
-    Tasks outlive a worker that is killed, as long as they would without a test.
+    Its tasks outlive a killed worker for as long as they would outside a test.
     """
 
     def command(self) -> list[str]:
         return ["/bin/sh", "-c", _KEPT, "keeper", *super().command()]
 
     def look(self) -> list[Process]:
-        """All that is below the supervisor, with what has lost its parent."""
+        """Return all processes below the supervisor, orphans included."""
         return [] if self._process is None else descendants(self._process.guard_pid)
 
     def worker(self) -> Process | None:
-        """The worker's own process, if one is up."""
+        """Return the worker's own process, or None if there is none."""
         found = [p for p in self.look() if "headgate_runtime.cli worker" in p.command]
         return next((p for p in found if not p.command.startswith("/bin/sh") and p.alive()), None)
 
     def tasks(self, task: str) -> list[Process]:
-        """Processes of runs of `task`, of this worker and of those that were here before it."""
+        """Return the processes of the runs of `task`, those of earlier worker processes
+        included."""
         below = [p for p in self.look() if "headgate_runtime.tasks." in p.command and p.alive()]
         return [p for p in below if p.command.rstrip().endswith(f" {task}")]
 
     def zygote(self) -> Process | None:
-        """What its tasks are forked from."""
+        """Return the process from which the worker's tasks are forked."""
         worker = self.worker()
         found = [p for p in self.look() if "headgate_runtime.tasks.zygote" in p.command]
         return next((p for p in found if worker is not None and p.parent == worker.pid), None)
 
     def change(self, properties: Mapping[str, str]) -> None:
-        """Stop it cleanly; it is ready again, with these, when this returns."""
+        """Stop the worker cleanly, and return when it is ready again with these properties."""
         before = self.worker()
         assert before is not None, self.tail()
         self.properties.update(properties)
@@ -73,7 +74,7 @@ class KeptWorker(HeadgateWorker):
         self.await_ready()
 
     def view(self) -> Any:
-        """Its own, of the group and of what it runs."""
+        """Return the worker's view of itself, of its group and of what it runs."""
         return self.rest.get("/headgate/worker").body
 
     @property
@@ -87,14 +88,14 @@ class KeptWorker(HeadgateWorker):
 
 
 class KafkaCluster:
-    """Workers of one group, asked through whichever answers."""
+    """Workers of one group. A request goes to the first of them that answers."""
 
     def __init__(self, workers: list[KeptWorker]) -> None:
         self.workers = workers
         self._client = httpx.Client(timeout=_ASK_S, trust_env=False)
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any] | None:
-        """Status and body of the first answer; None when nobody answers."""
+        """Return status and body of the first answer, or None if no worker answers."""
         for worker in self.workers:
             with contextlib.suppress(httpx.TransportError):
                 content = {} if body is None else {"json": body}
@@ -111,12 +112,12 @@ class KafkaCluster:
             time.sleep(0.2)
 
     def status(self, name: str) -> Any:
-        """Connect's body, or None while there is none to be had."""
+        """Return the body of Connect's status, or None if no worker answers with one."""
         answer = self.ask("GET", f"/connectors/{name}/status")
         return answer[1] if answer is not None and answer[0] == 200 else None
 
     def running(self, name: str, tasks: int) -> bool:
-        """The connector and `tasks` tasks of it are RUNNING."""
+        """Return whether the connector and `tasks` tasks of it are RUNNING."""
         body = self.status(name)
         if body is None:
             return False
@@ -139,7 +140,8 @@ def await_true(
     why: Callable[[], str] = str,
     pause_s: float = 0.05,
 ) -> None:
-    """Raises AssertionError with `why()` when it does not come true."""
+    """Wait until a condition holds. Raises AssertionError with the text of `why()` after
+    `seconds`."""
     deadline = time.monotonic() + seconds
     while not true():
         if time.monotonic() > deadline:
@@ -148,7 +150,7 @@ def await_true(
 
 
 class Watcher:
-    """Reads a topic of one partition on a thread of its own, as a committed reader does."""
+    """A thread that reads a topic of one partition, as a committed reader does."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.values: list[bytes] = []
@@ -190,8 +192,8 @@ def committed_reader(address: str, **more: Any) -> Consumer:
 
 
 def read_committed(address: str, topic: str, partitions: int = 1) -> list[tuple[bytes, Any]]:
-    """(key, value) of all that is in `topic` now, partition by partition, as a new reader sees it.
-    Raises AssertionError while a transaction is open."""
+    """Return (key, value) of all that a new committed reader now sees in `topic`, partition by
+    partition. Raises AssertionError while a transaction is open."""
     consumer = committed_reader(address, **{"enable.partition.eof": True})
     found: list[tuple[bytes, Any]] = []
     try:
@@ -213,8 +215,8 @@ def read_committed(address: str, topic: str, partitions: int = 1) -> list[tuple[
 
 
 def end_offset(address: str, topic: str, partition: int = 0, *, stable: bool = False) -> int:
-    """The high watermark, behind what open transactions have sent, too; `stable`: up to where
-    committed readers come."""
+    """Return the high watermark, which is after the records of open transactions. With `stable`,
+    return the end for committed readers."""
     level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     client = AdminClient({"bootstrap.servers": address, "log_level": 0})
     place = TopicPartition(topic, partition)
@@ -223,7 +225,7 @@ def end_offset(address: str, topic: str, partition: int = 0, *, stable: bool = F
 
 
 def has_open_transaction(address: str, topic: str, partitions: int = 1) -> bool:
-    """Committed readers of `topic` wait."""
+    """Return whether committed readers of `topic` wait for an open transaction."""
     return any(
         end_offset(address, topic, n, stable=True) < end_offset(address, topic, n)
         for n in range(partitions)
@@ -231,20 +233,21 @@ def has_open_transaction(address: str, topic: str, partitions: int = 1) -> bool:
 
 
 def producer_epoch(address: str, transactional_id: str) -> tuple[int, int]:
-    """Producer id and epoch that the brokers accept: every earlier one is fenced."""
+    """Return the producer id and epoch that the brokers accept. Every earlier epoch is fenced."""
     found = described_transaction(address, transactional_id)
     return int(found.producer_id), int(found.producer_epoch)
 
 
 def described_transaction(address: str, transactional_id: str) -> Any:
-    """What the coordinator knows of a transactional id, as kafka-python has it."""
+    """Return what the coordinator knows of a transactional id, as kafka-python gives it."""
     with transactions(address) as described:
         return described(transactional_id)
 
 
 @contextlib.contextmanager
 def transactions(address: str) -> Iterator[Described]:
-    """As `described_transaction`, for several looks in milliseconds."""
+    """Yield `described_transaction` over one open client, with which several looks take
+    milliseconds."""
     client = KafkaAdminClient(bootstrap_servers=address)
     try:
         yield lambda name: client.describe_transactions([name])[name]
@@ -269,7 +272,7 @@ def alter_topic(address: str, topic: str, settings: Mapping[str, str]) -> None:
 
 
 def states_ever(address: str, status_topic: str, partitions: int) -> dict[str, set[str]]:
-    """Every state that the status topic still tells of, by key."""
+    """Return by key every state that is still in the status topic."""
     found: dict[str, set[str]] = {}
     for key, value in read_committed(address, status_topic, partitions):
         if value is not None and key.startswith((b"status-connector-", b"status-task-")):
@@ -278,7 +281,7 @@ def states_ever(address: str, status_topic: str, partitions: int) -> dict[str, s
 
 
 def quick_properties(**more: str) -> dict[str, str]:
-    """Of a worker whose group notices within seconds what became of it; needs a broker with
+    """Return properties of a worker whose death its group notices within seconds. The broker needs
     `QUICK_GROUPS`."""
     return {
         "exactly.once.source.support": "enabled",
@@ -299,7 +302,7 @@ QUICK_GROUPS = {"group.min.session.timeout.ms": "1000"}
 
 @pytest.fixture
 def kafka_cluster(tmp_path: Path) -> Iterator[Callable[..., KafkaCluster]]:
-    """``make(address, group, count, properties)``: started workers; they end with the test."""
+    """``make(address, group, count, properties)`` starts workers, which end with the test."""
     made: list[KafkaCluster] = []
 
     def make(address: str, group: str, count: int, properties: Mapping[str, str]) -> KafkaCluster:
@@ -324,7 +327,7 @@ def kafka_cluster(tmp_path: Path) -> Iterator[Callable[..., KafkaCluster]]:
 
 
 def kill(process: Process | None) -> bool:
-    """Whether there was something to kill."""
+    """Kill a process. Return whether there was one to kill."""
     if process is None or not process.alive():
         return False
     return signal_if_alive(process.pid, signal.SIGKILL)

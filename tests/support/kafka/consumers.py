@@ -44,8 +44,11 @@ def records_of(topic: str, count: int) -> list[ProducerRecord]:
 
 
 def close_opened() -> None:
-    """A consumer that a failed test leaves to the garbage collector in the middle of a rebalance
-    has librdkafka wait for ever, and all tests after it."""
+    """Close all consumers.
+
+    If a failed test leaves a consumer to the garbage collector in the middle of a rebalance,
+    librdkafka waits for ever, and all tests after it wait, too.
+    """
     for consumer in OPENED:
         with contextlib.suppress(Exception):
             consumer.close()

@@ -1,4 +1,4 @@
-"""A way to a broker that a test can shut or silence, so that who goes by it stands still."""
+"""A proxy to a broker that a test can shut or silence, so that its clients stand still."""
 
 import contextlib
 import socket
@@ -6,10 +6,11 @@ import threading
 
 
 class HeldPort:
-    """While it is shut, who comes is let in, and hears nothing until it is opened.
+    """A proxy port. While it is shut, connections are accepted, but nothing is passed on until it
+    is opened.
 
-    Only the way to who bootstraps here, for brokers then tell their own addresses: unless this is
-    the one that they tell.
+    Only connections for bootstrapping come here, because brokers then give their own addresses. If
+    the broker advertises this port, all connections come here.
     """
 
     def __init__(self, address: str) -> None:
@@ -32,8 +33,8 @@ class HeldPort:
         self._open.clear()
 
     def silence(self) -> None:
-        """Who is connected now hears nothing, and is not heard, until it is opened; who comes later
-        goes through."""
+        """Cut the present connections off in both directions until `open`. Later connections go
+        through."""
         self._speaking.clear()
         self._silent.append(self._speaking)
         self._speaking = threading.Event()
@@ -59,7 +60,7 @@ class HeldPort:
         self._open.wait()
         speaking = self._speaking
         with (
-            contextlib.suppress(OSError),  # whoever waited may be gone by now, or the broker
+            contextlib.suppress(OSError),  # the client may be gone by now, or the broker
             client,
             socket.create_connection(self._broker) as broker,
         ):

@@ -1,7 +1,8 @@
-"""Callers that change connectors through random workers by gRPC and REST, what each was told, and
-whether the config topic agrees: nothing acknowledged is lost, nothing is done twice.
+"""Callers that change connectors through random workers by gRPC and REST.
 
-Each change of a config carries a number of its own, so that the topic tells which were made.
+The answers are compared with the config topic: nothing acknowledged is lost, and nothing is done
+twice. Each change of a config carries a number of its own, so the topic shows which changes were
+made.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from headgate_grpc.v1 import connector_pb2
 
 CALL_S = 15.0
 KINDS = 18
-"""Of calls: 10 that change and read configs, 8 of `OtherCalls`."""
+"""Number of kinds of calls: 10 that change and read configs, and 8 of `OtherCalls`."""
 SINK = {"connector.class": "FileStreamSink", "file": "/dev/null", "topics": "t"}
 STOPPED = connector_pb2.TARGET_STATE_STOPPED
 SHARED = "shared"
@@ -40,7 +41,7 @@ class Change:
 
 @dataclass
 class Place:
-    """One worker, by both APIs."""
+    """One worker, with a client of each API."""
 
     http: httpx.Client
     grpc: Client
@@ -58,23 +59,24 @@ class Place:
 
 
 class Caller:
-    """One user, who makes one call after the other about connectors of their own, and adds one to a
-    number that all share."""
+    """One user. It makes one call after another about its own connectors, and increments a number
+    that all callers share."""
 
     def __init__(
         self, number: int, workers: Sequence[KeptWorker], seed: int, config: Mapping[str, str]
     ) -> None:
-        """`config`: of the caller's own connectors, a FileStreamSource that finds no records."""
+        """`config` is for the caller's own connectors, a FileStreamSource that finds no records."""
         self._names = [f"c{number}-{n}" for n in range(3)]
         self._chance = random.Random(f"{seed} {number}")
         self._places = [Place.of(worker) for worker in workers]
         self._offsets = dict[str, tuple[int, int | None]]()
-        """Config offset and number of the last change of a name, while nothing else is open."""
+        """Config offset and number of the last change of a name, while no other change of it is
+        open."""
         self.changes: list[Change] = []
         self._config = config
         self.other = OtherCalls(config["file"])
         self.added: list[tuple[int, Told]] = []
-        """What the shared number was to become."""
+        """The values that the caller tried to give the shared number."""
         self.calls = Counter[str]()
         self.longest_s = 0.0
 
@@ -83,7 +85,7 @@ class Caller:
             place.close()
 
     def call(self) -> None:
-        """One call, or a read and a change of the shared number."""
+        """Make one call, or read and increment the shared number."""
         place, begun = self._chance.choice(self._places), time.monotonic()
         name, kind = self._chance.choice(self._names), self._chance.randrange(KINDS)
         by_grpc = self._chance.random() < 0.5
@@ -160,7 +162,7 @@ class Caller:
         return told_by(answer), int(offset) if offset and number else None
 
     def _read_back(self, client: Client, name: str) -> None:
-        """Whoever has read so far shows what was acknowledged."""
+        """Check that a worker that has read far enough shows the change that was acknowledged."""
         offset, number = self._offsets.get(name, (0, None))
         if number is None:
             return
@@ -173,7 +175,7 @@ class Caller:
         self.calls["read back"] += 1
 
     def _add(self, place: Place, *, by_grpc: bool) -> None:
-        """Read the shared number, and make it one more if nobody else has."""
+        """Read the shared number and increment it, unless another caller has done so meanwhile."""
         try:
             found = place.grpc.get(SHARED)
         except HeadgateError:
@@ -204,12 +206,14 @@ class Caller:
 def check(
     callers: Iterable[Caller], events: Sequence[ConfigEvent], offsets: Sequence[tuple[str, Any]]
 ) -> None:
-    """Raises AssertionError: something acknowledged is lost, something was done twice, or something
-    was refused and done.
+    """Compare the callers' answers with the topics.
+
+    Raises AssertionError if an acknowledged change is lost, if a change was made twice, or if a
+    refused change was made.
 
     Args:
-        events: all that the config topic says.
-        offsets: connector and position, None for a reset, of all that the offsets topic says.
+        events: all events of the config topic.
+        offsets: connector and position, None for a reset, of all records of the offsets topic.
     """
     made: dict[str, list[int | None]] = {}
     for event in events:
@@ -246,8 +250,8 @@ def _check_name(asked: list[Change], made: list[int | None]) -> None:
 
 
 def _check_end(name: str, asked: list[Change], end: int | None) -> None:
-    """What is there in the end is the last change that was acknowledged, or one of which nobody
-    knew."""
+    """Assert that the last state is that of the last acknowledged change, or of a change with an
+    unknown outcome."""
     done = [each for each in asked if each.told is Told.DONE]
     possible = {each.number for each in asked if each.told is Told.UNKNOWN}
     possible.add(done[-1].number if done else None)

@@ -1,4 +1,4 @@
-"""Topics of which a sink's pattern means some, with records that say where they are."""
+"""Topics of which some match a sink's pattern, with records that name their place."""
 
 from pathlib import Path
 
@@ -10,9 +10,11 @@ SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 
 
 class LogTopics:
-    """Topics ``<name>-logs-…`` and a file sink of them: those that end in a letter but x, a digit.
+    """Topics ``<name>-logs-…`` and a file sink of some of them: those that end in a letter other
+    than x and a digit.
 
-    `expected` is what its file must have, each line once, in any order between partitions.
+    `expected` has the lines that the sink's file must have, each once, with partitions in any
+    order.
     """
 
     def __init__(self, address: str, name: str, file: Path) -> None:
@@ -23,7 +25,7 @@ class LogTopics:
         self._producer = Producer({"bootstrap.servers": address, "log_level": 0})
 
     def config(self) -> dict[str, str]:
-        """For workers of either kind."""
+        """Return the sink's config, for workers of either kind."""
         return {
             "connector.class": SINK,
             "file": str(self.file),
@@ -32,7 +34,7 @@ class LogTopics:
         }
 
     def add(self, which: str, partitions: int, count: int) -> None:
-        """A topic that the pattern means, with `count` records in each partition."""
+        """Create a topic that the pattern matches, with `count` records in each partition."""
         create_topic(self.address, self.topic(which), partitions)
         self.write(which, partitions, count)
 
@@ -48,7 +50,8 @@ class LogTopics:
         assert self._producer.flush(30) == 0
 
     def add_near(self, *names: str) -> None:
-        """Topics that only have the pattern in them, or nearly so, each with a record."""
+        """Create topics, each with a record, whose names only contain a match of the pattern or
+        nearly match it."""
         for name in names:
             create_topic(self.address, name)
             self._producer.produce(name, f"near {name}")
@@ -66,14 +69,16 @@ class LogTopics:
         return self.file.read_text().splitlines() if self.file.exists() else []
 
     def complete(self) -> bool:
-        """The sink has all that was written; also when it has some of it twice."""
+        """Return whether the sink has written as many lines as are expected. Duplicates count as
+        well."""
         return len(self.lines()) >= len(self.expected)
 
     def check(self) -> None:
         assert sorted(self.lines()) == sorted(self.expected)
 
     def rest_offsets(self) -> list[dict[str, object]]:
-        """As `GET /connectors/{connector}/offsets` shows them, when all is committed."""
+        """Return the offsets as `GET /connectors/{connector}/offsets` shows them when all is
+        committed."""
         return [
             {"partition": {"kafka_topic": t, "kafka_partition": p}, "offset": {"kafka_offset": end}}
             for (t, p), end in sorted(self.ends.items())

@@ -1,5 +1,8 @@
-"""A worker on a real broker that runs nothing: the member machine, the group port, the config log,
-and a set of what would be running."""
+"""A worker on a real broker that runs nothing: the member machine, the group port and the config
+log.
+
+What it would run is kept as a set.
+"""
 
 import time
 from collections.abc import Callable, Iterable
@@ -23,7 +26,7 @@ ALL_PROTOCOLS = ("headgate", "sessioned", "compatible", "default")
 
 @dataclass(frozen=True)
 class LedRound:
-    """One that this member led: what went in, what it gave."""
+    """A round that this member led: its input and its assignments."""
 
     now_ms: int
     joined: JoinedGroup
@@ -34,7 +37,7 @@ class LedRound:
 
 @dataclass
 class KafkaMember:
-    """Steps only while somebody waits in `until`."""
+    """A member that lives only while a test waits in `until`."""
 
     address: str
     group: str
@@ -47,11 +50,11 @@ class KafkaMember:
     delay_ms_max: int = 0
     running: set[Work] = field(default_factory=set)
     stops: list[Work] = field(default_factory=list)
-    """What was stopped, in order."""
+    """The work that was stopped, in order."""
     assigned: list[mm.Assigned] = field(default_factory=list)
     led: list[LedRound] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
-    """What it was told of its coordinator."""
+    """What the group port reported about the coordinator."""
     closed: bool = False
 
     def __post_init__(self) -> None:
@@ -93,11 +96,12 @@ class KafkaMember:
         self._give(mm.Leave())
 
     def lose(self, reason: str) -> None:
-        """It gives up what it has, and joins again."""
+        """Lose the coordinator: the member stops its work and joins again."""
         self._give(mm.CoordinatorLost(reason))
 
     def close(self) -> None:
-        """As if it were killed, unless it has left: nothing is said to anybody."""
+        """Close the member without a word to the group, as if it were killed. If it has left
+        before, the group knows."""
         if not self.closed:
             self.closed = True
             self.transport.close()
@@ -108,7 +112,7 @@ class KafkaMember:
 
     @property
     def configured(self) -> set[Work]:
-        """All that there is to be run."""
+        """All connectors and tasks that are configured."""
         counts = self._view().connectors
         tasks = {TaskId(name, n) for name, many in counts.items() for n in range(many)}
         return {*counts, *tasks}
@@ -199,7 +203,7 @@ class KafkaMember:
 def until(
     done: Callable[[], bool], members: Iterable[KafkaMember], timeout_s: float = 30.0
 ) -> None:
-    """Let the members live until it is `done`. Raises TimeoutError."""
+    """Let the members live until `done()` is true. Raises TimeoutError."""
     alive = list(members)
     deadline = time.monotonic() + timeout_s
     while True:

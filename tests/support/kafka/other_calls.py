@@ -1,5 +1,6 @@
-"""Calls of a user that change no config: target states, restarts and offsets; what each was told,
-and whether the topics agree.
+"""Calls of a user that change no config: target states, restarts and offsets.
+
+The answers to the calls are compared with the topics.
 """
 
 import json
@@ -23,7 +24,7 @@ from headgate_grpc.v1 import connector_pb2
 
 UNKNOWN_REASONS: Final = ("", "OUTCOME_UNKNOWN", "INTERNAL")
 STATES: Final = ("STOPPED", "STOPPED", "PAUSED", "STARTED")
-"""Target states by the kind of the call. Offsets can be changed of those that are STOPPED alone."""
+"""Target states by the kind of the call. Only a STOPPED connector's offsets can be changed."""
 WORDS: Final = {"STOPPED": "stop", "PAUSED": "pause", "STARTED": "resume"}
 POSITIONS = count(1)
 
@@ -44,16 +45,17 @@ def told_by(answer: httpx.Response) -> Told:
 class Asked:
     name: str
     value: Any
-    """What was asked for: a target state, or a position; None: that it goes."""
+    """The target state or position that the call asked for. None: that it is removed."""
     told: Told
     writes: bool = True
-    """Stopping what is stopped already writes nothing."""
+    """False for a stop, because stopping a connector that is stopped already writes nothing."""
 
 
 class OtherCalls:
-    """
+    """Calls of one user, with their answers.
+
     Args:
-        file: of the connectors' source; each position in it is asked for once.
+        file: the file of the connectors' source. Each position in it is asked for once.
     """
 
     def __init__(self, file: str) -> None:
@@ -65,7 +67,7 @@ class OtherCalls:
         self.calls = Counter[str]()
 
     def ask(self, http: httpx.Client, grpc: Client, name: str, kind: int, *, by_grpc: bool) -> Told:
-        """Makes a call of one of eight kinds."""
+        """Make a call of one of eight kinds."""
         path = f"/connectors/{name}"
         if kind < 4:
             state = STATES[kind]
@@ -111,8 +113,8 @@ class OtherCalls:
     # -- what the topics say --
 
     def check(self, events: Sequence[ConfigEvent], offsets: Sequence[tuple[str, Any]]) -> None:
-        """Raises AssertionError: a call was acknowledged and is lost, was done twice, or was
-        refused and done."""
+        """Compare the answers with the topics. Raises AssertionError if an acknowledged call is
+        lost, if a call was done twice, or if a refused call was done."""
         states: dict[str, list[Any]] = {}
         restarts: dict[str, list[Any]] = {}
         positions: dict[str, list[Any]] = {}
@@ -127,7 +129,7 @@ class OtherCalls:
             positions.setdefault(name, []).append(position)
         for name, asked in _by_name(self.target_states):
             made = states.get(name, [])
-            # Whoever creates a connector removes a target state that came after its deletion.
+            # To create a connector removes a target state that came after its deletion.
             # Deletions are counted by the connector's own records.
             _check_counts(f"{name}: target states", asked, made, more=(None,))
             if made.count(None) <= sum(1 for each in asked if _may_be_done(each, None)):
@@ -166,9 +168,11 @@ def _check_counts(
     but: tuple[Any, ...] = (),
     more: tuple[Any, ...] = (),
 ) -> None:
-    """Each value stands in the topic as often as it was acknowledged; more often by as many calls
-    as nobody knows of. Values in `but` may be missing, those in `more` may stand there for other
-    reasons."""
+    """Assert that each value was written as often as it was acknowledged.
+
+    It may be written more often, once for each call with an unknown outcome. Values in `but` may be
+    missing, and those in `more` may be there for other reasons.
+    """
     found = Counter(made)
     for value in {each.value for each in asked} | set(found):
         least = 0 if value in but else _written(asked, value)
@@ -183,8 +187,10 @@ def _may_be_done(asked: Asked, value: Any) -> bool:
 
 
 def _written(asked: list[Asked], value: Any) -> int:
-    """How often `value` must have been written: by each acknowledged call, but for those that may
-    have found it there."""
+    """Return how often `value` must have been written.
+
+    Each acknowledged call wrote it, except calls that may have found the value there already.
+    """
     known = [each for each in asked if each.told is not Told.REFUSED]
     unknown = sum(1 for each in known if each.value == value and each.told is Told.UNKNOWN)
     written = idle = 0
@@ -200,7 +206,8 @@ def _written(asked: list[Asked], value: Any) -> int:
 
 
 def _check_end(what: str, asked: list[Asked], made: list[Any]) -> None:
-    """What is there in the end is what was acknowledged last, or what nobody knew of."""
+    """Assert that the last value is that of the last acknowledged call, or of a call with an
+    unknown outcome."""
     done = [each for each in asked if each.told is Told.DONE]
     possible = {each.value for each in asked if each.told is Told.UNKNOWN}
     possible.add(done[-1].value if done else None)

@@ -1,9 +1,9 @@
-"""Programs that tests run in processes of their own, to kill or stop them: a task that is in the
-middle of a transaction.
+"""A program that tests run in a process of its own, to kill or stop it: a task in the middle of a
+transaction.
 
 ``python -m support.kafka.processes SERVERS NAME TOPIC`` initialises a producer under
-``NAME-g-c-0``, sends a record and brings an offset into its transaction; says ``open``, waits for a
-line on its input, commits, and says how that ended.
+``NAME-g-c-0``, sends a record and adds an offset to its transaction. It prints ``open``, waits for
+a line on its input, commits, and prints how that ended.
 """
 
 import sys

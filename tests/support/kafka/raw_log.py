@@ -1,5 +1,7 @@
-"""What a partition holds as the broker keeps it: batches with their producers, and the markers that
-end transactions, of which no consumer tells."""
+"""The batches of a partition as the broker keeps them, with their producers.
+
+They include the markers that end transactions, which no consumer shows.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from support.kafka.cluster import end_offset
 
 _BYTES = 50_000_000
 _WITH_TOPIC_NAMES = 12
-"""Later versions of Fetch go by ids."""
+"""Version of Fetch. Later versions name topics by their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +29,20 @@ class RawRecord:
 @dataclass(frozen=True, slots=True)
 class RawBatch:
     producer: tuple[int, int]
-    """Id and epoch; the id is -1 without idempotence."""
+    """Producer id and epoch. The id is -1 without idempotence."""
     transactional: bool
     ends: str
-    """``commit`` or ``abort``: a marker, which has no records; else empty."""
+    """``commit`` or ``abort`` for a marker, which has no records. Otherwise empty."""
     records: tuple[RawRecord, ...]
 
 
 @dataclass(slots=True)
 class Transaction:
-    """What one transaction has left in one partition, in its order."""
+    """The records of one transaction in one partition, in order."""
 
     producer: tuple[int, int]
     end: str = ""
-    """As of the marker; empty while it is open."""
+    """The kind of its marker. Empty while the transaction is open."""
     records: list[RawRecord] = field(default_factory=list)
 
     @property
@@ -53,7 +55,8 @@ class Transaction:
 
 
 def raw_batches(address: str, topic: str, partition: int = 0) -> list[RawBatch]:
-    """All that is there now, aborted and open included."""
+    """Return all batches that are in a partition now, those of aborted and open transactions
+    included."""
     client = KafkaAdminClient(bootstrap_servers=address)
     try:
         end = end_offset(address, topic, partition)
@@ -70,8 +73,11 @@ def raw_batches(address: str, topic: str, partition: int = 0) -> list[RawBatch]:
 
 
 def transactions(batches: Iterable[RawBatch]) -> list[Transaction]:
-    """In the order of their ends, the open ones last. Raises AssertionError where a marker ends
-    nothing: what it ended is in other partitions."""
+    """Return the transactions in the order of their ends, the open ones last.
+
+    Raises KeyError if a marker ends a transaction that has no record in these batches: its records
+    are in other partitions.
+    """
     open_ones: dict[int, Transaction] = {}
     ended: list[Transaction] = []
     for batch in batches:
@@ -80,7 +86,7 @@ def transactions(batches: Iterable[RawBatch]) -> list[Transaction]:
         producer_id, epoch = batch.producer
         if batch.ends:
             transaction = open_ones.pop(producer_id)
-            # Who shuts a producer out ends its transaction under an epoch of his own.
+            # The client that fences a producer ends its transaction under a later epoch.
             assert transaction.producer[1] <= epoch
             transaction.end = batch.ends
             ended.append(transaction)
@@ -92,7 +98,7 @@ def transactions(batches: Iterable[RawBatch]) -> list[Transaction]:
 
 
 def transactions_in(address: str, topic: str, partitions: int = 1) -> list[Transaction]:
-    """Of all partitions, one after the other."""
+    """Return the transactions of all partitions, one partition after the other."""
     return [
         each for n in range(partitions) for each in transactions(raw_batches(address, topic, n))
     ]

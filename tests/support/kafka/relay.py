@@ -1,4 +1,4 @@
-"""A relay before a broker, which holds back requests of one kind of one client, or loses an
+"""A relay in front of a broker that holds back one kind of request of one client, or loses an
 answer."""
 
 import contextlib
@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 INIT_PRODUCER_ID = 22
 END_TXN = 26
 _WORK_S = 1.0
-"""How long the broker has for a request whose answer is lost."""
+"""Seconds that the broker has for a request whose answer is lost."""
 
 
 @dataclass
 class Relay:
-    """`port` is what the broker is to advertise."""
+    """One relay. The broker must advertise its `port`."""
 
     listener: socket.socket
     broker_port: int
     held: threading.Event = field(default_factory=threading.Event)
-    """A request is being held back, or was."""
+    """A request is held back, or was."""
     _let: threading.Event = field(default_factory=threading.Event)
     _kind: tuple[int, bytes] | None = None
     _loses: bool = False
@@ -31,14 +31,14 @@ class Relay:
         return int(self.listener.getsockname()[1])
 
     def hold(self, api_key: int, client_id: str) -> None:
-        """Requests of this kind from now on, until `release`."""
+        """Hold back requests of this kind from now on, until `release`."""
         self.held.clear()
         self._let.clear()
         self._kind = api_key, client_id.encode()
 
     def lose_answer(self, api_key: int, client_id: str) -> None:
-        """The next request of this kind is passed on, and its client is cut off before the answer.
-        Those after it are held back, until `release`."""
+        """Pass on the next request of this kind, and cut its client off before the answer. Hold
+        back the requests after it until `release`."""
         self.hold(api_key, client_id)
         self._loses = True
 
@@ -75,7 +75,7 @@ class Relay:
 
 
 def _kind_of(request: bytes) -> tuple[int, bytes]:
-    """API key and client id."""
+    """Return the API key and the client id of a request."""
     length = max(0, int.from_bytes(request[8:10], signed=True))
     return int.from_bytes(request[:2]), request[10 : 10 + length]
 

@@ -1,4 +1,4 @@
-"""A broker with ACLs on, and what a worker is allowed on it."""
+"""The rights of a worker on a broker with ACLs."""
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
@@ -75,7 +75,7 @@ def properties(address: str, **changes: str) -> dict[str, str]:
 
 
 def security_of(user: str, password: str) -> dict[str, str]:
-    """Java's properties of a client that logs in so."""
+    """Return Java's client properties for this login."""
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
@@ -93,7 +93,7 @@ def with_login(broker: Broker) -> dict[str, str]:
 
 
 def forbid(admin: AdminClient, kind: ResourceType, name: str) -> None:
-    """Take back all that was allowed of one resource."""
+    """Remove all rights of the user on one resource."""
     found = AclBindingFilter(
         kind,
         name,

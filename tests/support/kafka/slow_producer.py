@@ -1,4 +1,4 @@
-"""A client of a producer that plays slow brokers, and producers of ours on one."""
+"""Producers of ours over a client that behaves as with slow brokers."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,8 @@ LIMIT_MS = 200
 
 
 class SlowClient:
-    """Needs so many flushes, or commits; `moves`: of a flush, how many records go out."""
+    """A client that needs `needed` flushes or commits. `moves` returns how many records a flush
+    sends."""
 
     def __init__(self, needed: int, moves: Callable[[], int] = lambda: 1) -> None:
         self.waits = 0
@@ -96,7 +97,8 @@ def transactional(
     count: int = 1,
     state: str | None = None,
 ) -> TransactionalProducer:
-    """`state`: what the coordinator says of its id."""
+    """Return a transactional producer over `client`. `state` is what the coordinator says of its
+    transactional id."""
     made = TransactionalProducer(
         {"bootstrap.servers": "b:9092", "transaction.timeout.ms": timeout_ms},
         "g-c-0",
@@ -112,7 +114,7 @@ def transactional(
 
 
 def batches(count: int) -> list[list[ProducerRecord]]:
-    """Of three records each, without keys."""
+    """Return `count` batches of three records each, without keys."""
     return [
         [ProducerRecord("t", None, None, b"%d.%d" % (n, m)) for m in range(3)] for n in range(count)
     ]

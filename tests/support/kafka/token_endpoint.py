@@ -1,5 +1,7 @@
-"""An endpoint that gives tokens for client credentials, as an identity provider's does: signed, and
-with its public key beside them, by which brokers check them."""
+"""An endpoint that gives tokens for client credentials, as an identity provider's does.
+
+The tokens are signed, and it serves the public key with which brokers check them.
+"""
 
 import base64
 import contextlib
@@ -20,15 +22,16 @@ from local_kafka.certificates import Authority, as_pem
 AUDIENCE: Final = "kafka"
 _MODULE: Final = "org.apache.kafka.common.security.oauthbearer"
 ALLOWED: Final = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls"
-"""A JVM's flag: the URLs that Java asks for tokens and keys."""
+"""A flag of the JVM: the URLs from which Java may fetch tokens and keys."""
 
 
 class TokenEndpoint:
-    """
+    """One endpoint.
+
     Args:
-        clients: secrets by client id, which is the principal, too.
-        life_s: of a token.
-        trusted: options of a login module, by which its certificate is checked.
+        clients: secrets by client id. The client id is the principal, too.
+        life_s: life of a token.
+        trusted: options of a login module that trust the endpoint's certificate.
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class TokenEndpoint:
         self._key = rsa.generate_private_key(65537, 2048)
 
     def login(self, client: str, secret: str | None = None) -> dict[str, str]:
-        """Java's properties, but for the protocol."""
+        """Return Java's properties of a client, without the protocol."""
         secret = self.clients[client] if secret is None else secret
         return {
             "sasl.mechanism": "OAUTHBEARER",
@@ -62,7 +65,8 @@ class TokenEndpoint:
         }
 
     def broker_settings(self, listener: str = "sasl") -> dict[str, str]:
-        """For who logs in there by a token. Such a broker also needs the flag `ALLOWED`."""
+        """Return settings of a broker whose clients log in with a token. The broker also needs the
+        flag `ALLOWED`."""
         prefix = f"listener.name.{listener}"
         return {
             f"{prefix}.sasl.enabled.mechanisms": "OAUTHBEARER",
@@ -103,7 +107,7 @@ class TokenEndpoint:
 def token_endpoint(
     clients: Mapping[str, str], life_s: float = 3_600.0, authority: Authority | None = None
 ) -> Iterator[TokenEndpoint]:
-    """`authority`: makes its certificate; it speaks TLS then."""
+    """Serve an endpoint. With `authority`, which makes its certificate, it uses TLS."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -154,7 +158,7 @@ def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[ThreadingHTTPSer
 
 
 def _speak_tls(server: ThreadingHTTPServer, authority: Authority) -> str:
-    """Returns options of a login module that trusts it."""
+    """Make the server use TLS. Return the options of a login module that trusts it."""
     authority.make()
     file = authority.folder / "endpoint.pem"
     file.write_text(
@@ -162,7 +166,7 @@ def _speak_tls(server: ThreadingHTTPServer, authority: Authority) -> str:
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
-    # Who says nothing is not to keep others waiting.
+    # A client that says nothing must not keep others waiting.
     server.socket = context.wrap_socket(
         server.socket, server_side=True, do_handshake_on_connect=False
     )

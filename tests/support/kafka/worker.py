@@ -1,4 +1,4 @@
-"""`headgate worker` on Kafka inside this process: all of it but the signals, so that a test can get
+"""`headgate worker` on Kafka inside this process, without its signals, so that a test can reach
 between its parts."""
 
 import contextlib
@@ -28,7 +28,7 @@ from local_kafka.java_connect import Rest, defaults
 
 
 class HeldFencer:
-    """Notes what is to be fenced, and waits while the gate is shut."""
+    """A fencer that notes what it is asked to fence, and waits while the test's gate is shut."""
 
     def __init__(self, inner: Fencer) -> None:
         self._inner = inner
@@ -49,7 +49,7 @@ class KafkaWorker:
     url: str
     fencer: HeldFencer
     grpc: str = ""
-    """Address of its gRPC API; empty: it has none."""
+    """Address of the worker's gRPC API. Empty: it has none."""
 
     @property
     def leads(self) -> bool:
@@ -61,7 +61,7 @@ class KafkaWorker:
         return tuple(self.worker.herder.view().pending)
 
     def task_transport(self, connector: str, config: Mapping[str, str]) -> TaskTransport:
-        """As one of its source tasks would open it."""
+        """Open the log as a source task of the connector would."""
         return open_task_transport(
             self.worker.config.transport,
             config,
@@ -73,9 +73,9 @@ class KafkaWorker:
 
 @contextlib.contextmanager
 def kafka_worker(folder: Path, address: str, group: str, **more: str) -> Iterator[KafkaWorker]:
-    """A member of `group`, tasks on threads, exactly once; ends with the block.
+    """Run a member of `group` inside the block, with tasks on threads and exactly-once on.
 
-    `more`: properties, with ``_`` for each dot.
+    `more` are properties, with ``_`` for each dot.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "worker.properties"

@@ -1,4 +1,4 @@
-"""The least that a worker's file says, with brokers that nobody is: port 1."""
+"""The smallest properties file of a worker. No broker is at its address, port 1."""
 
 WORKER_FILE = """\
 bootstrap.servers=127.0.0.1:1

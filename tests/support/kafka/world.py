@@ -1,4 +1,4 @@
-"""A world on a real broker: names of its own for everything, and time that really passes."""
+"""A world on a real broker, with names of its own and real time."""
 
 import time
 import uuid
@@ -20,7 +20,7 @@ SESSION_MS = 6_000
 
 
 def worker_properties(servers: str, name: str) -> dict[str, str]:
-    """A worker's, with topics and a group of its own."""
+    """Return the properties of a worker with topics and a group of its own."""
     return {
         "kind": "kafka",
         "bootstrap.servers": servers,
@@ -46,11 +46,11 @@ class KafkaWorld:
     session_ms = SESSION_MS
 
     def __init__(self, servers: str, properties: Mapping[str, str] | None = None) -> None:
-        """`properties`: of its workers, over `worker_properties`."""
+        """`properties` override the `worker_properties` of the world's workers."""
         self.servers = servers
         self._name = f"t{uuid.uuid4().hex[:10]}"
         self.address = (servers, self._name)
-        """For a process that is to be in this world too."""
+        """Arguments for another process that joins this world."""
         self.properties: Mapping[str, str] = {
             **worker_properties(servers, self._name),
             **(properties or {}),
@@ -63,7 +63,7 @@ class KafkaWorld:
         return f"{self._name}-{text}"
 
     def connect(self, url: str = "") -> Any:
-        """As a worker does, which is told of what comes."""
+        """Open a transport as a worker does, with a subscription to changes."""
         opened = open_transport(self.properties, url=url)
         opened.subscribe(lambda: None)
         self._opened.append(opened)

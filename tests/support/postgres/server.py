@@ -1,4 +1,4 @@
-"""A PostgreSQL of the machine's own package, for one test."""
+"""A PostgreSQL server for one test, from the package of the operating system."""
 
 import os
 import shutil
@@ -13,7 +13,8 @@ USER = "postgres"
 
 
 class Postgres:
-    """A server on 127.0.0.1 with data of its own; any password opens it, but for `add_user`."""
+    """A server on 127.0.0.1 with data of its own. It accepts any password, except from a user of
+    `add_user`."""
 
     def __init__(self) -> None:
         # Not in a test's folder, which only the user of the tests may enter.
@@ -30,7 +31,7 @@ class Postgres:
         return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
 
     def address(self, user: str = USER, database: str = "postgres") -> str:
-        """Where SQLAlchemy finds it, without a password."""
+        """Return the SQLAlchemy URL of the server, without a password."""
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> "Postgres":
@@ -41,7 +42,7 @@ class Postgres:
         return self
 
     def resume(self) -> None:
-        """Run the server, on the data that it has."""
+        """Start the server on its present data."""
         command = [
             *(str(self._bin / "postgres"), "-D", str(self._data), "-p", str(self.port)),
             *("-h", "127.0.0.1", "-k", str(self._folder), "-F"),
@@ -55,14 +56,14 @@ class Postgres:
             time.sleep(0.1)
 
     def halt(self) -> None:
-        """End the server, which sends its clients away; the data stay."""
+        """End the server, which disconnects its clients. The data stay."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(30)
             self._process = None
 
     def add_user(self, name: str, password: str) -> None:
-        """A user whom only that password lets in, and who may make tables."""
+        """Add a user who needs this password and may create tables."""
         self.sql(f"CREATE ROLE {name} LOGIN SUPERUSER PASSWORD '{password}'")
         rules = self._data / "pg_hba.conf"
         rule = f"host all {name} 127.0.0.1/32 scram-sha-256\n"
@@ -74,7 +75,7 @@ class Postgres:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def sql(self, text: str) -> str:
-        """What psql prints."""
+        """Run a statement, and return what psql prints."""
         done = subprocess.run(
             [
                 *(self._bin / "psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER),

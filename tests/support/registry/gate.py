@@ -1,4 +1,5 @@
-"""What stands before a schema registry in a company: TLS, and a user with a password."""
+"""A gate in front of a schema registry, as companies have it: TLS, and a login with user and
+password."""
 
 import base64
 import http.client
@@ -14,10 +15,10 @@ USER_INFO = "bob:pass:word/1"
 
 
 class _Gate(http.server.BaseHTTPRequestHandler):
-    """Passes on what bears the login, whole."""
+    """A handler that passes on each request that has the login."""
 
     behind: str | None = None
-    """Address of the registry; None: there is none, and all is unknown there."""
+    """Address of the registry. None: there is no registry, and every path is unknown."""
 
     def log_message(self, format: str, *args: object) -> None: ...
 
@@ -53,8 +54,8 @@ class _Gate(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def gate(pem: Path, behind: str | None = None, *, client_ca: str | None = None) -> Iterator[str]:
-    """The address of a gate with the certificate ``server``; `client_ca`: whose clients alone may
-    come in."""
+    """Serve a gate with the certificate ``server``, and yield its address. With `client_ca`, only
+    clients with a certificate of that authority may come in."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem / "server.pem", pem / "server.key")
     if client_ca is not None:

@@ -1,4 +1,4 @@
-"""A registry of one process, and converters on it."""
+"""A schema registry in memory, and converters on it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from headgate_registry.converters import working
 
 
 class MemorySchemas:
-    """A `SchemaLog` that is gone with the process."""
+    """A `SchemaLog` in memory."""
 
     def __init__(self) -> None:
         self.schemas: list[RegisteredSchema] = []
@@ -39,7 +39,8 @@ def converter(
     *,
     is_key: bool = False,
 ) -> FormatConverter:
-    """The working converter of a class name; `schemas` None: there is no embedded registry."""
+    """Return the converter of a class name, ready to work. `schemas` None: there is no embedded
+    registry."""
     made = working(REGISTRY_CONVERTERS[name], None if schemas is None else lambda: schemas)
     made.configure(config or {}, is_key=is_key)
     return made

@@ -1,4 +1,4 @@
-"""A schema registry that is not ours, for tests."""
+"""A third party's schema registry, for tests."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from local_kafka import registry
 
 @pytest.fixture(scope="session")
 def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of its Confluent API. Its schemas are in memory."""
+    """The address of the registry's Confluent API. Its schemas are in memory."""
     with registry.schema_registry(tmp_path_factory.mktemp("registry")) as url:
         yield url

@@ -1,4 +1,4 @@
-"""A REST service that is asked by a client, and by another worker."""
+"""A REST service, and requests to it from a client and from another worker."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A source connector whose validation hangs for as long as a file is there."""
+"""A source connector whose validation hangs while a file exists."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ CLASS = f"{__name__}:HangingSource"
 
 
 class HangingSource(SourceConnector):
-    """`hangs.while`: the file."""
+    """The connector. `hangs.while` names the file."""
 
     TASK = CountingTask
 

@@ -1,4 +1,4 @@
-"""Requests to a REST service, byte by byte."""
+"""Requests to a REST service, sent byte by byte."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ def connected(made: RestService) -> socket.socket:
 
 
 def answer_of(raw: socket.socket) -> tuple[int, Any]:
-    """Status and body of the next answer."""
+    """Return status and body of the next answer."""
     answer = http.client.HTTPResponse(raw)
     answer.begin()
     text = answer.read()
@@ -27,7 +27,7 @@ def answer_of(raw: socket.socket) -> tuple[int, Any]:
 
 
 def asked(made: RestService, *sent: bytes) -> tuple[int, Any]:
-    """What is answered to these bytes, on a connection of their own."""
+    """Send these bytes on a connection of their own, and return status and body of the answer."""
     with connected(made) as raw:
         for part in sent:
             raw.sendall(part)
@@ -39,7 +39,7 @@ def head(line: str, *headers: str) -> bytes:
 
 
 def is_closed(raw: socket.socket) -> bool:
-    """Waits for the server to close it."""
+    """Wait for the server to close the connection."""
     try:
         while raw.recv(65_536):
             pass

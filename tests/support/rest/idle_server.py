@@ -1,7 +1,7 @@
-"""``python -m support.rest.idle_server``: answers each request at once, and does nothing else.
+"""A server that answers each request at once: ``python -m support.rest.idle_server``.
 
-How long it takes tells what the machine itself costs at that moment. Prints its URL, and ends when
-its standard input does.
+The time of its answers shows what the machine itself costs at that moment. It prints its URL, and
+ends when its standard input does.
 """
 
 import socket

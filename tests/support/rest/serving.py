@@ -1,4 +1,4 @@
-"""Something that is to be done again and again while a test waits for another's answer."""
+"""A function that is called again and again while a test waits for an answer."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def serving_meanwhile(serve: Callable[[], None]) -> Iterator[None]:
-    """`serve` is called every millisecond, on a thread of its own."""
+    """Call `serve` every millisecond, on a thread of its own, until the block ends."""
     over = threading.Event()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Calls as HTTP carries them from worker to worker, and back."""
+"""Calls and results, translated to HTTP and back as between two workers."""
 
 from headgate.herder import messages as m
 from headgate_rest.client_calls import question, result_of
@@ -7,7 +7,7 @@ from headgate_rest.translate import HerderRequest, SideRequest, respond, underst
 
 
 def understood(call: m.Call, hops: int) -> HerderRequest | SideRequest:
-    """What the callee makes of the request that the caller sends."""
+    """Return what the callee understands of the request that the caller sends."""
     asks = question(call, hops)
     path, _, query = asks.path.partition("?")
     headers = {name.lower(): text for name, text in asks.headers.items()}
@@ -15,7 +15,7 @@ def understood(call: m.Call, hops: int) -> HerderRequest | SideRequest:
 
 
 def asked_and_answered(call: m.Call, result: m.Result) -> m.Result:
-    """What the caller makes of the response that the callee gives."""
+    """Return the result that the caller reads from the response that the callee sends."""
     answer = respond(HerderRequest(call), result, "http://h:1")
     headers = {name.lower(): text for name, text in answer.headers.items()}
     return result_of(call, HttpResponse(answer.status, answer.body, headers))

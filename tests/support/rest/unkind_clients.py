@@ -1,8 +1,8 @@
-"""``python -m support.rest.unkind_clients URL SECONDS FILE``: clients that try to break a server.
+"""Clients that try to break a server: ``python -m support.rest.unkind_clients URL SECONDS FILE``.
 
-Each kind goes on until the time is over, with connections of its own, and begins anew where it was
-hung up on. At the end one line of JSON: how often each kind connected. The validations of `FILE`
-hang while that file is there, see `hanging_source`.
+The clients of each kind go on until the time is over, with connections of their own. A client that
+is disconnected connects again. At the end one line of JSON says how often each kind connected. The
+validations that use `FILE` hang while that file exists, see `hanging_source`.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _SINK = {
     "file": "/dev/null",
 }
 PAUSE_S = 1.0
-"""Between two connections of one client."""
+"""Seconds between two connections of one client."""
 
 
 class Clients:
@@ -95,7 +95,7 @@ class Clients:
             await asyncio.sleep(5)
 
     async def no_reader(self, _reader: Any, writer: Any) -> None:
-        """Asks for more than fits into the buffers between, and reads none of it."""
+        """Ask for more than the buffers on the way can hold, and read none of it."""
         for _ in range(100):
             await self._sent(writer, _head("GET /connectors/large/config"))
         await asyncio.sleep(60)
@@ -118,7 +118,7 @@ class Clients:
         await reader.read(MIB)
 
     async def unfinished_body(self, reader: Any, writer: Any) -> None:
-        """All but its last byte, just below the limit."""
+        """Send all of a body but its last byte. The body is just within the limit."""
         writer.write(_head("POST /connectors", f"Content-Length: {MIB}"))
         await self._sent(writer, b" " * (MIB - 1))
         await reader.read(1)
@@ -163,7 +163,8 @@ class Clients:
         await self._validated(reader, writer, {"transforms": ",".join(aliases), **kinds})
 
     async def expressions(self, reader: Any, writer: Any) -> None:
-        """Each another one, which nobody has compiled before."""
+        """Send a regular expression that is different each time, so that no compiled one is
+        cached."""
         pattern = "(a|b)*" * 9_000 + str(random.random()).replace(".", "")
         await self._validated(reader, writer, {"topics": "", "topics.regex": pattern})
 

@@ -1,5 +1,7 @@
-"""A whole worker behind the REST API, in this process: the real herder and its loop on an embedded
-log, tasks on threads."""
+"""A whole worker in this process behind the REST API.
+
+The herder and its loop are the real ones, on an embedded log, with tasks on threads.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -28,10 +30,10 @@ def rest_worker(
     standalone: bool = False,
     rest: Mapping[str, str] = LOCAL,
 ) -> Iterator[RestService]:
-    """A worker that is the only one of its group, once it has joined.
+    """Run a worker that is the only member of its group, from when it has joined.
 
     Args:
-        standalone: it answers as one without a group does.
+        standalone: it answers as a standalone worker does, which has no group.
         rest: settings of its REST server.
     """
     with whole_worker(folder, given, standalone=standalone, rest=rest) as (service, _):
@@ -47,10 +49,10 @@ def whole_worker(
     rest: Mapping[str, str] = LOCAL,
     stopping: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[RestService, Worker]]:
-    """`rest_worker`, and the worker itself.
+    """Run the worker of `rest_worker`, and yield its REST service and the worker itself.
 
     Args:
-        stopping: called when it begins to stop.
+        stopping: called when the worker begins to stop.
     """
     texts = {"headgate.task.runner": "thread", **(given or {})}
     settings = WorkerSettings.parse(texts)

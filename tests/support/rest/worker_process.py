@@ -1,8 +1,8 @@
-"""``python -m support.rest.worker_process FOLDER KEY=VALUE...``: a worker in a process of its own.
+"""A worker in a process of its own: ``python -m support.rest.worker_process FOLDER KEY=VALUE...``.
 
-Prints its URL, then for each line of its standard input how many blocks of memory its objects have,
-and ends when that does. Keys are those of the REST server; NOFILE is
-its limit of descriptors.
+The process prints its URL. For each line of its standard input it prints how many blocks of memory
+its objects have, and it ends when the input does. Keys are those of the REST server. NOFILE is the
+process's limit of descriptors.
 """
 
 import gc

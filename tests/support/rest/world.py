@@ -1,4 +1,4 @@
-"""REST services of several workers, on real sockets, for tests of what goes between workers."""
+"""REST services of several workers on real sockets, for tests of the calls between workers."""
 
 import threading
 import time
@@ -38,7 +38,7 @@ class NoPlugins:
 
 @dataclass
 class FakeLoggers:
-    """Logger names and their levels."""
+    """A table of loggers and their levels."""
 
     table: dict[str, str] = field(default_factory=lambda: {"root": "INFO"})
 
@@ -61,7 +61,7 @@ class FakeLoggers:
 
 @dataclass
 class Keys:
-    """The group's session key, and whether its protocol has calls signed."""
+    """The group's session key, and whether the group's protocol requires signed calls."""
 
     key: SessionKeyChanged | None = None
     also: tuple[bytes, ...] = ()
@@ -88,7 +88,8 @@ def serving(
     keys: Keys | None = None,
     **more: Any,
 ) -> Iterator[RestService]:
-    """A service whose calls a thread answers by `answer`; None is no answer."""
+    """Run a service whose calls a thread answers with `answer`. None means that there is no
+    answer."""
     arrived, over = threading.Event(), threading.Event()
     made = service(texts, keys, arrived=arrived.set, **more)
     made.start()
@@ -115,7 +116,8 @@ def serving(
 
 
 class NamedPeers:
-    """The `Peers` of one worker, which knows the others by the names of the test."""
+    """The `Peers` of one worker. It reaches the other workers by the names that the test gives
+    them."""
 
     def __init__(self, own: RestService, urls: Mapping[str, str]) -> None:
         self._own = own
@@ -137,7 +139,7 @@ NOBODY = "http://127.0.0.1:9/"
 
 @dataclass(frozen=True)
 class PeersOnly:
-    """What the transport of a worker is in tests of the `Peers` port."""
+    """The transport of a worker in tests that need only its `Peers` port."""
 
     peers: NamedPeers
 

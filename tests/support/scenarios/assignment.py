@@ -2,15 +2,15 @@
 told as KIP-415 tells them.
 
 ``AC0`` is connector A, ``AT1`` its first task. The KIP counts tasks from 1, we from 0: ``AT1`` is
-task ``A-0``. A line is a member and the work it has, in the order in which it reports it. Output
-shows, as the KIP's tables do, all that a member should run after the round, kept and new, then what
-it must stop.
+task ``A-0``. A line is a member and the work it has, in the order in which it reports it. As in the
+KIP's tables, the output shows all that a member should run after the round, kept and new, and then
+what it must stop.
 
 ``configured max-delay=<ms>``: connectors with their task counts, one per line.
 ``running leader=<member>``: who runs what, as a round long ago left it.
-``round at=<ms> leader=<member>``: the members join with what they hold. Who was not in the round
-before is a new process; everybody else remembers the delay it was told, and the leader its rounds.
-``sync-failed`` as a word of a round: the sync of the round before it did not reach its leader.
+``round at=<ms> leader=<member>``: the members join with what they hold. A member that was not in
+the round before is a new process. All others remember the delay they were told, and the leader its
+rounds. ``sync-failed`` as a word of a round: the sync of the round before did not reach its leader.
 """
 
 import re
@@ -75,7 +75,8 @@ class AssignmentWorld(World):
         return self._show(held, done)
 
     def _forget(self, leader: str, held: dict[str, list[Work]]) -> None:
-        """Who was not in the round before is a new process."""
+        """Forget the memory of each member that was not in the round before, since it is a new
+        process."""
         for name in held:
             if name not in self.told:
                 self.memories.pop(name, None)

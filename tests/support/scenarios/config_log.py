@@ -1,8 +1,9 @@
-"""Commands of the scenarios in ``specs/config-log``: records in, state and what follows from it.
+"""Commands of the scenarios in ``specs/config-log``: records are read, and the state is shown.
 
-A record line is ``<key> <value>``. No value is a tombstone. ``@7 `` before the key sets the offset;
-else it is the one after the last. A key with spaces stands in double quotes, as JSON string. Bytes
-that no text shows are given in hexadecimal: ``hex:00ff``, for key or value.
+A record line is ``<key> <value>``. A line without a value is a tombstone. ``@7 `` before the key
+sets the offset, which is otherwise the one after the last. A key with spaces stands in double
+quotes, as a JSON string. A key or value that cannot be written as text is given in hexadecimal:
+``hex:00ff``.
 """
 
 import json
@@ -20,7 +21,7 @@ from headgate.topics.config_state import ConfigState
 
 
 def parse_record(line: str) -> tuple[int | None, bytes, bytes | None]:
-    """Offset if given, key and value of a record line."""
+    """Return the offset, if given, the key and the value of a record line."""
     offset: int | None = None
     if line.startswith("@"):
         head, _, line = line.partition(" ")
@@ -51,7 +52,8 @@ class ConfigLogWorld(World):
             yield records.decode(offset, key, value)
 
     def do_log(self, block: Block) -> list[str]:
-        """Append records and read them. Shows the config offset and what was refused."""
+        """Append records and read them. Show the config offset and the records that were
+        refused."""
         events = list(self.decode(block))
         before = self.state.rejected_count
         self.state = reducer.fold(self.state, events)
@@ -67,11 +69,11 @@ class ConfigLogWorld(World):
         return lines
 
     def do_events(self, block: Block) -> list[str]:
-        """What records say; nothing is folded."""
+        """Show the events of the records, without folding them."""
         return [repr(event) for event in self.decode(block)]
 
     def do_state(self, block: Block) -> list[str]:
-        """All of the state, or of the connectors named."""
+        """Show all of the state, or that of the connectors named."""
         names = block.words or sorted(self.state.entries)
         lines: list[str] = []
         if not block.words:
@@ -105,7 +107,7 @@ class ConfigLogWorld(World):
         return [(task.task, self.state.task_config(task)) for task in tasks]
 
     def do_tasks(self, block: Block) -> str:
-        """Ids of the tasks to be assigned, per connector."""
+        """Show the ids of the tasks to be assigned, by connector."""
         names = block.words or list(self.state.connector_names())
         return "\n".join(
             f"{name}: {', '.join(map(str, self.state.tasks(name))) or 'none'}" for name in names
@@ -115,7 +117,8 @@ class ConfigLogWorld(World):
         return [f"{name}: {self.state.target_state(name)}" for name in block.words]
 
     def do_fence(self, block: Block) -> list[str]:
-        """What is to be fenced before the source tasks of a connector may start."""
+        """Show which producers are to be fenced before the source tasks of a connector may
+        start."""
         (name,) = block.words
         requirement = fencing.fencing_requirement(self.state, name, block.options["group"])
         start = "yes" if fencing.may_start_source_tasks(self.state, name) else "no"
@@ -123,26 +126,26 @@ class ConfigLogWorld(World):
 
 
 class OffsetsWorld(World):
-    """Commands of ``specs/offsets``: offsets topics and the offset view."""
+    """Commands of ``specs/offsets``: the offsets topics and the offset view."""
 
     def __init__(self) -> None:
         self.shared = offsets.OffsetTable()
         self.own: offsets.OffsetTable | None = None
 
     def do_global(self, block: Block) -> str:
-        """Records of the workers' offsets topic, as ``<key> <value>`` parted by a space after the
-        key's ``]``."""
+        """Read records of the workers' offsets topic. A line is ``<key> <value>``, split at the
+        space after the key's ``]``."""
         self.shared = _folded(self.shared, block)
         return _table_shown(self.shared)
 
     def do_own(self, block: Block) -> str:
-        """Records of the connector's own offsets topic."""
+        """Read records of the connector's own offsets topic."""
         table = self.own or offsets.OffsetTable()
         self.own = _folded(table, block)
         return _table_shown(self.own)
 
     def do_rejected(self, block: Block) -> list[str]:
-        """Of the workers' offsets topic: what could not be used, and why."""
+        """Show the rejected records of the workers' offsets topic, with the reasons."""
         return [f"{one.key}: {one.reason}" for one in self.shared.rejected] or ["nothing"]
 
     @property
@@ -162,7 +165,7 @@ class OffsetsWorld(World):
         return _json(self.view.offset(name, json.loads(partition)))
 
     def do_alter(self, block: Block) -> list[str]:
-        """Lines ``<partition> <offset>``, both JSON."""
+        """Show the writes of an alteration. A line is ``<partition> <offset>``, both JSON."""
         (name,) = block.words
         decoder = json.JSONDecoder()
         changes = []
@@ -205,14 +208,15 @@ def _writes(writes: offsets.OffsetWrites) -> list[str]:
 
 
 class StatusWorld(ConfigLogWorld):
-    """Commands of ``specs/status``: those of the config log, and the status topic."""
+    """Commands of ``specs/status``: the commands of the config log, and those of the status
+    topic."""
 
     def __init__(self) -> None:
         super().__init__()
         self.view = status.StatusView()
 
     def do_status(self, block: Block) -> list[str]:
-        """Append records of the status topic and read them; shows what was refused."""
+        """Append records of the status topic and read them. Show the records that were refused."""
         events = []
         for line in block.input:
             _, key, value = parse_record(line)
@@ -222,7 +226,7 @@ class StatusWorld(ConfigLogWorld):
         return [f"refused {event.key}: {event.reason}" for event in refused] or ["ok"]
 
     def do_show(self, block: Block) -> list[str]:
-        """The answer to GET status, per connector."""
+        """Show the answer to GET status, by connector."""
         return [_json(self.view.answer(name, "source")) for name in block.words]
 
     def do_topics(self, block: Block) -> list[str]:
@@ -232,7 +236,8 @@ class StatusWorld(ConfigLogWorld):
         ]
 
     def do_may_write(self, block: Block) -> str:
-        """``may-write <connector>-<n> STATE worker=w generation=g [safe] [assigned]``"""
+        """Show whether a status may be written: ``may-write <connector>-<n> STATE worker=w
+        generation=g [safe] [assigned]``."""
         item, state, *flags = block.words
         options = block.options
         mine = status.Status(State(state), options["worker"], int(options["generation"]))

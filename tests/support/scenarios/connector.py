@@ -1,6 +1,6 @@
 """Commands of the scenarios in ``specs/connector``: config values, definitions and validation.
 
-Values stand as JSON. A config is one line per key, ``<key> <value as JSON>``.
+Values are written as JSON. A config is one line per key, ``<key> <value as JSON>``.
 """
 
 import json
@@ -16,7 +16,7 @@ from headgate.connector.validation import error_message, unknown_keys, validate_
 
 
 class Reading(SourceConnector):
-    """A source with one key of its own, which does not support exactly-once."""
+    """A source with one config key of its own. It does not support exactly-once."""
 
     @classmethod
     def config_def(cls) -> ConfigDef:
@@ -28,7 +28,7 @@ class Reading(SourceConnector):
 
 
 class Writing(SinkConnector):
-    """A sink with one key of its own, which only Spark can run."""
+    """A sink with one config key of its own. Only Spark can run it."""
 
     REQUIRES_RUNNER = "spark"
 
@@ -39,7 +39,7 @@ class Writing(SinkConnector):
 
 class ConnectorWorld(World):
     def do_parse(self, block: Block) -> list[str]:
-        """Each input text as a value of this type."""
+        """Show each input text as a value of this type."""
         type_ = Type(block.words[0])
         return [self._parsed(json.loads(line), type_) for line in block.input]
 
@@ -48,7 +48,7 @@ class ConnectorWorld(World):
         return [_key_line(ConfigKeyInfo.of(key)) for key in definition.keys.values()]
 
     def do_errors(self, block: Block) -> list[str]:
-        """What one key's value says against each input line."""
+        """Show the errors of one key's value, for each input line."""
         definition = _KINDS[block.words[0]][0]({})
         lines: list[str] = []
         for line in block.input:
@@ -60,7 +60,7 @@ class ConnectorWorld(World):
         return lines
 
     def do_validate(self, block: Block) -> str:
-        """A whole config, as POST /connectors answers it."""
+        """Validate a whole config, and show the answer of POST /connectors."""
         options = block.options
         infos = validate_connector(
             _KINDS[block.words[0]][1],

@@ -1,9 +1,9 @@
-"""Commands of the scenarios in ``specs/herder``: workers, calls, what the herders do about them.
+"""Commands of the scenarios in ``specs/herder``: workers, calls, and the herders' effects.
 
     worker NAME [exactly-once | preparing] [java] [session-keys]
                                         a worker comes up; shows nothing until time passes. `java`:
-                                        it speaks but a protocol of Java's; `delay=MS`: what it
-                                        lets lost work wait at the most
+                                        it only has a protocol of Java's; `delay=MS`: the longest
+                                        time for which it lets lost work wait
     settle                              time passes until every worker calls itself settled
     advance MS | run                    time passes; without time, whatever can happen does
     call WORKER OPERATION ...           what a user asks of a worker; see `_call`
@@ -12,20 +12,21 @@
                                         performed until `release`
     silent TASK                         the body of this task reports nothing by itself
     report WORKER TASK REPORT           a report of the body of the task's present run
-    used WORKER TASK TOPIC ...          the task says that it has used these topics
-    progress WORKER TASK RECORDS        the task has come so far
+    used WORKER TASK TOPIC ...          the task reports that it has used these topics
+    progress WORKER TASK RECORDS        the task reports this number of records
     ends WORKER TASK OUTCOME [REASON]   the task's run ends of its own accord and is released
     kill / freeze / thaw / cut / mend NAME; lose-coordinator NAME; shutdown NAME
-    lag NAME                            the worker reads no new statuses, but for all up to the end
+    lag NAME                            the worker reads new statuses only when it asks for the end
     secret KEY VALUE                    what ``${vault:KEY}`` stands for from now on
     steal-log / forget-members          the log gets another writer; the coordinator forgets
     append                              records that come from elsewhere: ``key value`` lines
     view NAME | running | statuses | settled WORKER CONNECTOR
-                                        what there is to see
-    look WORKER CONNECTOR               the first look of a wait that is asked of the worker
+                                        shows this state
+    look WORKER CONNECTOR               the first look of a wait, as a call to the worker
 
-The output is the trace of all effects since the block before, without those every story is full of
-(group requests, reads of the log, validation). ``quiet`` after a command leaves it out.
+The output is the trace of all effects since the block before. It leaves out the effects that appear
+in every story: group requests, reads of the log, validation. ``quiet`` after a command leaves the
+trace out.
 """
 
 import json
@@ -68,7 +69,7 @@ class HerderScenario(World):
         self.world = HerderWorld()
 
     def run(self, block: Block) -> str:
-        """Every command shows what the herders did, then its own output."""
+        """Show what the herders did about a command, and then the command's own output."""
         self.world.trace.clear()
         own = super().run(block)
         shown = [] if "quiet" in block.words else self.world.trace
@@ -132,12 +133,12 @@ class HerderScenario(World):
         return f"{block.words[0]} is {'done' if done else 'not done'}"
 
     def do_steal_log(self, _block: Block) -> str:
-        """Another writer claims the config log."""
+        """Let another writer claim the config log."""
         self.world.claimed_by = "somebody else"
         return ""
 
     def do_forget_members(self, _block: Block) -> str:
-        """The coordinator loses the members of the group."""
+        """Let the coordinator lose the members of the group."""
         self.world.coordinator.remove_members()
         return ""
 
@@ -280,7 +281,8 @@ class HerderScenario(World):
             yield f"{key.removeprefix('status-')} {shown}"
 
     def do_settled(self, block: Block) -> str:
-        """Whether a worker takes a connector's statuses for what was asked for last."""
+        """Show whether a worker takes a connector's statuses as answers to the latest request of a
+        user."""
         worker, name = block.words
         entry = self.world.workers[worker].herder.state.entries[name]
         read = [decode_status(key, value) for key, value in self.world.statuses]
@@ -307,13 +309,18 @@ class HerderScenario(World):
 
 
 def _call(operation: str, words: list[str], block: Block) -> m.Call:
-    """``create NAME [state]``, ``put NAME``, ``delete``, ``pause``, ``resume``, ``stop``,
-    ``restart NAME [include-tasks] [only-failed]``, ``restart-task NAME-N``, ``fence NAME``,
-    ``task-configs NAME``, ``patch NAME``, ``list [status] [info]``, ``info``, ``tasks``,
+    """Return the call of an operation.
+
+    The operations are ``create NAME [state]``, ``put NAME``, ``delete``, ``pause``, ``resume``,
+    ``stop``, ``restart NAME [include-tasks] [only-failed]``, ``restart-task NAME-N``, ``fence
+    NAME``, ``task-configs NAME``, ``patch NAME``, ``list [status] [info]``, ``info``, ``tasks``,
     ``status``, ``topics``, ``reset-topics NAME``, ``task-status NAME-N``, ``offsets NAME``,
-    ``alter-offsets NAME``, ``reset-offsets NAME``, ``logger NAME LEVEL``. Configs are in the input,
-    ``key=value`` a line (to patch: ``key`` alone removes it); of task configs one line each,
-    ``key=value`` words; of offsets one line each, partition and offset as JSON."""
+    ``alter-offsets NAME``, ``reset-offsets NAME``, ``logger NAME LEVEL``.
+
+    A config is in the input, one ``key=value`` a line. In a patch, ``key`` alone removes the key.
+    The input of task configs has a line of ``key=value`` words for each. The input of offsets has a
+    line with partition and offset, as JSON, for each.
+    """
     if operation == "list":
         return m.ListConnectors(tuple(words))
     name = words[0]

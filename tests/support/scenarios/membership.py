@@ -1,12 +1,13 @@
-"""Commands of the scenarios in ``specs/membership``: one member, told what its coordinator and its
-herder say, and what it does about it.
+"""Commands of the scenarios in ``specs/membership``: inputs from the coordinator and the herder to
+one member, and its outputs.
 
-``member protocols=<name,...>`` makes the worker anew, offering these; without it, `headgate` alone.
+``member protocols=<name,...>`` makes a new worker that offers these protocols. Without this
+command, it offers `headgate` alone.
 
-``at <ms> <what> [option=value ...]`` gives one input; the lines below are what the worker runs or
-is still stopping (``orders-0``, a connector by its bare name). Options: ``offset=`` is the
-assignment offset that the worker has read to (kept for the next commands), ``config=`` the config
-offset; without it, they are equal. What there is:
+``at <ms> <input> [option=value ...]`` gives one input. The lines below it are the work that the
+worker runs or is still stopping: ``orders-0`` is a task, a bare name a connector. ``offset=`` is
+the assignment offset to which the worker has read, and is kept for the next commands. ``config=``
+is the config offset; without it, the two are equal. The inputs are:
 
 ``start``, ``tick``, ``leave``, ``released``, ``caught-up``, ``rejoin``, ``coordinator-lost``;
 ``joined generation=<n> protocol=<name>`` with another worker as leader (the protocol is kept), or

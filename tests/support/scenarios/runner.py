@@ -51,7 +51,7 @@ class Block:
     input: list[str] = field(default_factory=list)
     expected: str = ""
     before: list[str] = field(default_factory=list)
-    """Comments and blank lines before it, as they stand in the file."""
+    """Comments and blank lines before the block, as they stand in the file."""
 
     @property
     def command(self) -> str:
@@ -75,7 +75,7 @@ class Block:
 
 
 class World:
-    """What the blocks of one scenario file act on; made anew for each file."""
+    """The object on which the blocks of one scenario file act. Each file gets a new one."""
 
     def run(self, block: Block) -> str:
         method: Callable[[Block], str | Iterable[str]] | None = getattr(
@@ -97,11 +97,11 @@ class World:
 
 
 class ScenarioError(Exception):
-    """A scenario file that is not written as it must be."""
+    """A scenario file has a syntax error, or two worlds claim one directory."""
 
 
 def parse(file: str, text: str) -> tuple[list[Block], list[str]]:
-    """Blocks of a scenario file, and the lines that follow the last one."""
+    """Return the blocks of a scenario file, and the lines after the last one."""
     lines = text.split("\n")
     blocks: list[Block] = []
     before: list[str] = []
@@ -150,7 +150,7 @@ def _read_output(lines: list[str], position: int, block: Block) -> int:
 
 
 def render(blocks: Iterable[Block], outputs: Iterable[str], after: list[str]) -> str:
-    """The file with `outputs` in place of what it expects."""
+    """Return the text of the file with `outputs` in place of the expected outputs."""
     lines: list[str] = []
     for block, output in zip(blocks, outputs, strict=True):
         lines += [*block.before, block.command_line, *block.input, SEPARATOR]
@@ -163,7 +163,7 @@ def render(blocks: Iterable[Block], outputs: Iterable[str], after: list[str]) ->
 
 
 def worlds() -> Mapping[str, Callable[[], World]]:
-    """Every ``WORLDS`` of the modules beside this one."""
+    """Return every entry of ``WORLDS`` in the modules beside this one."""
     found: dict[str, Callable[[], World]] = {}
     for path in sorted(set(Path(__file__).parent.glob("*.py")) - {Path(__file__)}):
         module: Any = importlib.import_module(f"support.scenarios.{path.stem}")

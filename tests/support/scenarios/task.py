@@ -1,4 +1,4 @@
-"""Scenarios of ``specs/task``: a task machine, what it is given, and what it then wants done.
+"""Commands of the scenarios in ``specs/task``: the inputs of a task machine, and its effects.
 
 source exactly-once boundary=poll          makes the machine; also `sink`, `planned`
 ----
@@ -111,7 +111,7 @@ def _short(effect: object) -> str:
 
 
 def _plain(item: object) -> str:
-    """As `repr`, without fields that have their default."""
+    """Return a `repr` without the fields that have their default."""
     parts = [
         f"{name}={_text(getattr(item, name))}"
         for name, parameter in inspect.signature(type(item)).parameters.items()

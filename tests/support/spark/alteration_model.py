@@ -1,9 +1,11 @@
-"""Users who alter and reset offsets, over `manifest_model`: what they ask for dies halfway, or
-freezes and goes on later, while processes that were taken for dead wake up in between.
+"""Users who alter and reset offsets, over `manifest_model`.
 
-A run is rounds of: the sink works; it is stopped, its processes are killed or stay behind frozen;
-a user alters offsets, and perhaps again where no answer came; it is resumed. In the end every
-record must be there once, less those that somebody asked to pass over, and none may be older than
+A change may die halfway, or freeze and go on later. Meanwhile processes that were taken for dead
+wake up.
+
+A run consists of rounds. The sink works, and is stopped: its processes are killed, or stay frozen.
+A user alters offsets, perhaps again if no answer came, and resumes the sink. In the end every
+record must be there once, except those that a user asked to pass over. No record may be older than
 the last answered change that took it back.
 """
 
@@ -32,7 +34,8 @@ Offsets = Mapping[Partition, int | None]
 """None: reset."""
 Alter = Callable[[Any, Offsets], None]
 Bounds = Callable[[ModelFiles, Partition], list[int]]
-"""Of a partition: where users may set it, rising; the last is where it is."""
+"""Returns the offsets to which users may set a partition, rising. The last is its present
+offset."""
 
 
 def real_bounds(files: ModelFiles, partition: Partition) -> list[int]:
@@ -44,13 +47,13 @@ def real_bounds(files: ModelFiles, partition: Partition) -> list[int]:
 
 @dataclass(slots=True)
 class Asked:
-    """One change by a user."""
+    """One change of offsets that a user asked for."""
 
     actor: Actor
     offsets: Mapping[Partition, int]
-    """0 where it is a reset."""
+    """The new offsets. 0 stands for a reset."""
     moved: AbstractSet[Partition]
-    """Those that were elsewhere before."""
+    """The partitions whose offsets were different before."""
     begun: int
     answered: bool = False
     refused: bool = False
@@ -61,7 +64,7 @@ class Asked:
 
 
 class AlterationRun(ModelRun):
-    """One run from one seed, of the real rules unless others are given."""
+    """One run from one seed. It tests the real rules, unless others are given."""
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class AlterationRun(ModelRun):
             self._users()
 
     def _stop_all(self) -> None:
-        """What still runs is killed, or is a zombie from now on."""
+        """Kill each process that still runs, or freeze it, so that it is a zombie from now on."""
         for actor in self.actors:
             # The worst moments come more often than by chance.
             moment = self._random.choice(("", "", "draft", "link"))
@@ -129,7 +132,7 @@ class AlterationRun(ModelRun):
         return dict.fromkeys(known)
 
     def _at_once(self, look_at: Callable[[ModelFiles], Any]) -> Any:
-        """What a process sees that nothing comes between."""
+        """Return what a process sees without another process acting in between."""
         found: list[Any] = []
         actor = Actor(-1, lambda one: found.append(look_at(ModelFiles(self.world, one))))
         while not actor.done:
@@ -139,7 +142,7 @@ class AlterationRun(ModelRun):
         return found[0]
 
     def _ask(self, offsets: Offsets) -> Asked:
-        """One change, with zombies in between; it may die, or freeze and be given up."""
+        """Make one change while zombies may act. The change may die, or freeze and be given up."""
         self.now += 1
         moved: set[Partition] = set()
         plain = {one: offset or 0 for one, offset in offsets.items()}
@@ -183,8 +186,11 @@ class AlterationRun(ModelRun):
             self._random.choice(awake).step()
 
     def _change(self, actor: Actor, offsets: Offsets) -> None:
-        """As a worker does it: the connector's class, then the group; first it sees to it that
-        nobody has taken over. (Whoever freezes right after that is late, and not seen here.)"""
+        """Alter offsets as a worker does: by the connector's class, then in the group.
+
+        Before that the worker checks that no other has taken over. (A worker that freezes right
+        after the check is late. The model leaves it out.)
+        """
         actor.pause()
         if self._in_charge is not actor:
             raise ManifestError("overtaken")
@@ -223,7 +229,7 @@ class AlterationRun(ModelRun):
 def first_wrong_alteration(
     seeds: Iterable[int], random_run: Callable[[int], ModelRun] = AlterationRun
 ) -> tuple[int, list[str]] | None:
-    """The first seed whose run ends wrong, and what is wrong."""
+    """Return the first seed whose run ends wrong, and what is wrong with it."""
     for seed in seeds:
         wrong = random_run(seed).run()
         if wrong:

@@ -1,8 +1,9 @@
-"""One driver that tasks of several workers share, and the process that has started it and watches.
+"""One Spark driver that tasks of several workers share, and the process that started it and watches
+it.
 
-Drivers freeze, thaw, answer late and die; the watching process and the tasks freeze and die, too.
-A second is a step. The rule of silence is the real `Silence`; `Rules` are those of the code around
-it, of which a test takes out one at a time.
+Drivers freeze, thaw, answer late and die. The watching process and the tasks freeze and die, too. A
+step is a second. The rule of silence is the real `Silence`. `Rules` are those of the code around
+it; a test switches off one at a time.
 """
 
 import random
@@ -12,9 +13,9 @@ from dataclasses import dataclass, field
 from headgate_spark.driver_watch import LOOKS, Silence
 
 LIMIT_S = LOOKS
-"""So that there is a look in each step."""
+"""Limit of the silence, so that there is a look in each step."""
 LATE_S = 6
-"""How long each of a decision, a kill and a start may take at most."""
+"""The most seconds that a decision, a kill or a start may take, each."""
 TASKS = 3
 STEPS, CALM_STEPS = 400, 10 * LIMIT_S
 
@@ -23,11 +24,12 @@ STEPS, CALM_STEPS = 400, 10 * LIMIT_S
 class Rules:
     silence: type[Silence] = Silence
     ends_its_own: bool = True
-    """A watch ends the process that it was begun for; else the one that runs by then."""
+    """A watch ends the process for which it was made. If off, it ends the one that runs by then."""
     awaits_the_end: bool = True
-    """Another driver is started when the frozen one has ended; else when it is found frozen."""
+    """Another driver is started when the frozen one has ended. If off, it is started when the old
+    one is found frozen."""
     compares_offsets: bool = True
-    """A commit is made only where its batch begins."""
+    """A commit is made only if its batch begins at the committed offset."""
 
 
 @dataclass(eq=False)
@@ -42,14 +44,15 @@ class Driver:
     alive: bool = True
     frozen: bool = False
     slow_s: int = 0
-    """How long an answer takes while it runs."""
+    """Seconds that an answer takes while the driver runs."""
     ends_at: int | None = None
     spans: list[list[int]] = field(default_factory=list)
-    """When it stood still: first and last second."""
+    """Times in which the driver stood still: first and last second of each."""
     jobs: list[Job] = field(default_factory=list)
 
     def stood_still(self, now: int) -> bool:
-        """Whether it did lately, for so long that an answer, late as it is, was overdue."""
+        """Return whether the driver stood still lately for so long that even a late answer was
+        overdue."""
         since = now - 2 * LIMIT_S
         spans = [(max(first, since), last) for first, last in self.spans if last >= since]
         return sum(last - first + 1 for first, last in spans) >= LIMIT_S // 4
@@ -64,14 +67,14 @@ class Watch:
     worked_s: int = 0
     answered: bool = False
     end_at: int | None = None
-    """When it ends the driver, which it has found frozen."""
+    """When the watch ends the driver, which it has found frozen."""
     over: bool = False
-    """It has ended a driver."""
+    """The watch has ended a driver."""
 
 
 @dataclass(eq=False)
 class Run:
-    """One run of a task. It commits what its job has staged."""
+    """One run of a task, which commits what its job has staged."""
 
     task: int
     start: int
@@ -81,7 +84,8 @@ class Run:
 
 
 class DriverWorld:
-    """What goes wrong raises `AssertionError`."""
+    """The world of one run. It raises `AssertionError` if a batch is committed twice, if a watch
+    ends another driver than its own, or if a task does not go on."""
 
     def __init__(self, seed: int, rules: Rules) -> None:
         self._random = random.Random(seed)
@@ -131,7 +135,8 @@ class DriverWorld:
                 self._lose(run)
 
     def _lose(self, run: Run) -> None:
-        """Its worker takes it for dead, and another starts the task. It may be a zombie."""
+        """Let a worker take the run for dead, so that another starts the task. The run may be a
+        zombie."""
         if run.frozen_until > self._now or run.start < len(self.log[run.task]):
             return
         run.frozen_until = self._now + self._random.randrange(2 * LIMIT_S)
@@ -197,7 +202,8 @@ class DriverWorld:
         driver.ends_at = self._now + self._random.randrange(LATE_S)
 
     def _supervise(self) -> None:
-        """`SparkService.tick`: start it again after it has died; watch it once it is up."""
+        """Do as `SparkService.tick`: start a driver after the last one has died, and watch it once
+        it is up."""
         driver = self._driver
         watched = any(watch.driver is driver for watch in self._watches)
         if driver.alive and not watched and self._now >= driver.up_at:
@@ -206,7 +212,7 @@ class DriverWorld:
         found = any(each.driver is driver and each.end_at is not None for each in self._watches)
         if driver.alive and (self._rules.awaits_the_end or not found):
             return
-        # Who has decided ends what it has found, all the same.
+        # A watch that has decided ends its driver all the same.
         self._watches = [watch for watch in self._watches if watch.end_at is not None]
         self._drivers.append(Driver(self._now + 1 + self._random.randrange(LATE_S)))
 
@@ -223,7 +229,8 @@ class DriverWorld:
             run.driver = run.job = None  # the call ends with the driver, and is made anew
 
     def _commit(self, run: Run) -> None:
-        """Spark only stages; the task commits, with the offset that its batch begins at."""
+        """Commit a batch that Spark has staged. The commit names the offset at which the batch
+        begins."""
         batches = self.log[run.task]
         if self._rules.compares_offsets and run.start != len(batches):
             self._runs.remove(run)
@@ -235,7 +242,7 @@ class DriverWorld:
 
 
 def first_wrong(rules: Rules, seeds: range) -> tuple[int, str] | None:
-    """The first seed that fails, and by what."""
+    """Return the first seed that fails, and the text of its error."""
     for seed in seeds:
         try:
             DriverWorld(seed, rules).run()

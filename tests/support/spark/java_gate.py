@@ -16,7 +16,8 @@ exec "{java}" "$@"
 
 
 class JavaGate:
-    """A folder for JAVA_HOME. All else that is run by its Java begins at once."""
+    """A folder for JAVA_HOME. Its Java starts Spark Connect servers once the gate is open, and all
+    other programs at once."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder
@@ -36,7 +37,7 @@ class JavaGate:
 
     @property
     def asked(self) -> int:
-        """How many servers were to begin up to now."""
+        """Number of servers that were to start so far."""
         return len(self._asked.read_text().splitlines()) if self._asked.exists() else 0
 
 

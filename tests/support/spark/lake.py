@@ -1,4 +1,5 @@
-"""Files of JSON lines to a topic to Parquet files, by a worker on Kafka: what tests of it share."""
+"""A worker on Kafka that copies files of JSON lines to a topic, and the topic to Parquet files.
+Several test modules share it."""
 
 import json
 import time
@@ -29,7 +30,7 @@ SETTINGS = {
     "offset.flush.interval.ms": "500",
 }
 Row = tuple[str, int]
-"""A record of the input: its file, its number there."""
+"""A record of the input: the name of its file, and its number there."""
 
 
 def until(
@@ -43,13 +44,13 @@ def until(
 
 
 def running(worker: HeadgateWorker, connector: str) -> bool:
-    """Whether its only task runs."""
+    """Return whether the connector's only task is RUNNING."""
     tasks = worker.rest.get(f"/connectors/{connector}/status").body.get("tasks", [])
     return [task["state"] for task in tasks] == ["RUNNING"]
 
 
 def driver(worker: HeadgateWorker) -> Process:
-    """The JVM of a worker's own Spark."""
+    """Return the JVM of the Spark that belongs to this worker."""
     assert worker._process is not None
     below = descendants(worker._process.guard_pid)
     (jvm,) = [
@@ -59,19 +60,19 @@ def driver(worker: HeadgateWorker) -> Process:
 
 
 def create_lines(worker: HeadgateWorker, connector: str, file: Path, topic: str) -> None:
-    """A source of the lines of a file, which is made with one."""
+    """Create a source of the lines of a file. The file is made, with one line."""
     file.write_text("one\n")
     config = {"connector.class": "FileStreamSource", "file": str(file), "topic": topic}
     assert worker.rest.create(connector, config).status == 201
 
 
 def place(file: Path) -> list[int]:
-    """Partition, start and number, of a published file of any era."""
+    """Return partition, start offset and number of a published file, of any era."""
     return [int(number) for number in file.stem.partition(".")[0].split("-")[-3:]]
 
 
 class Lake:
-    """Files of JSON lines, a topic of two partitions, a folder of Parquet files."""
+    """A folder of JSON lines, a topic of two partitions, and a folder of Parquet files."""
 
     def __init__(self, worker: HeadgateWorker, servers: str, name: str, folder: Path) -> None:
         self.worker, self.servers, self.topic = worker, servers, name
@@ -82,7 +83,7 @@ class Lake:
         self.input.mkdir()
 
     def write(self) -> Counter[Row]:
-        """Some 50,000 records; returns them."""
+        """Write the input, 48,000 records, and return them."""
         for file in range(FILES):
             lines = [json.dumps({"file": f"f{file}", "n": n}) + "\n" for n in range(LINES)]
             (self.input / f"f{file}.jsonl").write_text("".join(lines))
@@ -97,7 +98,7 @@ class Lake:
         return self.topic in self.admin.list_topics(timeout=10).topics
 
     def send(self) -> Counter[Row]:
-        """A few records, to the topic itself; returns them."""
+        """Send a few records directly to the topic, and return them."""
         producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
         rows = [("sent", n) for n in range(100)]
         for file, n in rows:
@@ -107,7 +108,8 @@ class Lake:
         return Counter(rows)
 
     def create(self, rate: int = 0) -> None:
-        """`rate`: records per second of each task of the source; 0: as fast as it can."""
+        """Create source and sink. `rate` is the records per second of each source task. 0: no
+        limit."""
         source = {
             "connector.class": "DirectorySource",
             "path": str(self.input),
@@ -131,7 +133,7 @@ class Lake:
             assert made.status == 201, made.body
 
     def files(self) -> list[Path]:
-        """Published ones, in order of topic-partition and start."""
+        """Return the published files in the order of topic-partition and start offset."""
         found = self.output.glob("*.parquet")
         return sorted(found, key=place)
 
@@ -141,7 +143,7 @@ class Lake:
         ]
 
     def ends(self) -> dict[int, int]:
-        """Of the partitions, markers of transactions included."""
+        """Return the end offsets of the partitions, which include the markers of transactions."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.topic})
         try:
             places = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
@@ -150,18 +152,18 @@ class Lake:
             consumer.close()
 
     def committed(self) -> dict[int, int]:
-        """Offsets of the sink's group."""
+        """Return the committed offsets of the sink's group."""
         group = f"connect-{self.sink}"
         asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         found = asked[group].result().topic_partitions or []
         return {place.partition: place.offset for place in found if place.offset >= 0}
 
     def rows(self) -> int:
-        """Rows of the published files."""
+        """Return the number of rows in the published files."""
         return sum(pyarrow.parquet.read_metadata(file).num_rows for file in self.files())
 
     def wrote(self, count: int) -> bool:
-        """Whether the published files have so many rows, or more."""
+        """Return whether the published files have at least `count` rows."""
         return self.rows() >= count
 
     def running(self) -> bool:
@@ -185,7 +187,7 @@ class Lake:
         }
 
     def alter(self, offsets: Mapping[int, int]) -> Any:
-        """PATCH; the answer."""
+        """Alter the sink's offsets, and return the answer."""
         given = [
             {
                 "partition": {"kafka_topic": self.topic, "kafka_partition": partition},
@@ -212,7 +214,8 @@ def rows_of(tables: list[dict[str, Any]]) -> Counter[Row]:
 
 
 def complete(lake: Lake, expected: Counter[Row]) -> None:
-    """Each record of the input is in the output once, and the group says so."""
+    """Assert that each record of the input is in the output once, and that the group's offsets are
+    at the end."""
     until("the group's offsets", lake.caught_up, lake.worker)
     tables = lake.tables()
     assert rows_of(tables) == expected

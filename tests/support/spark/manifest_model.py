@@ -1,9 +1,9 @@
-"""Processes that share a target folder, in every order that a seed brings about.
+"""Processes that share a target folder, in an order of operations that a seed chooses.
 
-The manifest is the real one; the folder and the group are in memory. Each process is a thread that
-stops before every operation on them until the scheduler lets it go on, so that a run is decided by
-its seed alone. The scheduler kills processes, freezes them, wakes them much later, and starts
-others; at the end it wakes everybody, and one last process takes what is left.
+The manifest is the real one. The folder and the group are in memory. Each process is a thread that
+stops before every operation on them until the scheduler lets it go on, so the seed alone decides a
+run. The scheduler kills processes, freezes them, wakes them much later, and starts others. At the
+end it wakes all of them, and one last process does the remaining work.
 """
 
 import random
@@ -18,11 +18,11 @@ Partition = tuple[str, int]
 
 
 class Crash(BaseException):
-    """The process is killed."""
+    """Raised in a process to kill it."""
 
 
 class Actor:
-    """One process: runs `work` step by step."""
+    """One process, which runs `work` step by step."""
 
     def __init__(self, number: int, work: Callable[["Actor"], None]) -> None:
         self.number = number
@@ -43,13 +43,13 @@ class Actor:
         self._stopped.acquire()
 
     def step(self, *, kill: bool = False) -> None:
-        """Let it do its next operation and run up to the one after it."""
+        """Let the process do its next operation and run up to the one after it."""
         self._kill = self._kill or kill
         self._go.release()
         self._stopped.acquire()
 
     def pause(self, what: str = "") -> None:
-        """Called by the process before each operation."""
+        """Wait for the scheduler. The process calls this before each operation."""
         self.next = what
         if self.at_once:
             self.at_once = False
@@ -72,7 +72,7 @@ class Actor:
 
 
 class ModelWorld:
-    """The folder and the group that all processes see."""
+    """The folder and the group, as all processes see them."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -82,7 +82,7 @@ class ModelWorld:
 
 
 class ModelFiles:
-    """`Files` of one process."""
+    """The `Files` of one process."""
 
     def __init__(self, world: ModelWorld, actor: Actor) -> None:
         self.world = world
@@ -144,7 +144,7 @@ class ModelFiles:
 
 
 class ModelLog:
-    """The group's offsets, as one process sees them."""
+    """The group's offsets, for one process."""
 
     def __init__(self, world: ModelWorld, actor: Actor) -> None:
         self.world = world
@@ -186,7 +186,7 @@ class ModelRun:
         self.now = 0
 
     def run(self) -> list[str]:
-        """What is wrong at the end; nothing when every record is there once."""
+        """Return what is wrong at the end: nothing, if every record is there once."""
         self._rounds()
         for actor in self.actors:
             # Zombies wake up one after the other, when nobody remembers them.
@@ -233,8 +233,8 @@ class ModelRun:
         return actor
 
     def _work(self, manifest: Any, files: ModelFiles, rng: random.Random, batches: int) -> None:
-        """What the sink's task does: resume, stage, commit, again and again. Partitions move: a
-        process takes one of them or both."""
+        """Do as the sink's task does: resume, stage, commit, again and again. Partitions move: a
+        process takes one or both of them."""
         mine = list(PARTITIONS) if batches == LENGTH else rng.sample(PARTITIONS, rng.randint(1, 2))
         starts = manifest.resume(mine)
         for _ in range(batches):
@@ -277,7 +277,7 @@ class ModelRun:
         return wrong + [repr(one.error) for one in self.actors if one.error is not None]
 
     def _lines(self) -> dict[tuple[int, int], list[int]]:
-        """Of each record, by partition and offset, when the published copies of it were made."""
+        """Return, by partition and offset, when the published copies of each record were made."""
         found: dict[tuple[int, int], list[int]] = {}
         for path, content in self.world.files.items():
             if "/" not in path:
@@ -297,7 +297,7 @@ class ModelRun:
 
 
 def first_wrong(make: MakeManifest, seeds: range) -> tuple[int, list[str]] | None:
-    """The first seed whose run ends wrong, and what is wrong."""
+    """Return the first seed whose run ends wrong, and what is wrong with it."""
     for seed in seeds:
         wrong = ModelRun(seed, make).run()
         if wrong:

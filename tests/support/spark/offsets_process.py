@@ -1,8 +1,10 @@
-"""A process that alters the offsets of a SparkFileSink as a worker does, to be killed on the way.
+"""A process that alters the offsets of a SparkFileSink as a worker does, and that a test kills on
+the way.
 
-``python offsets_process.py DATA CONFIG OFFSETS``: DATA is the folder of an embedded log, CONFIG the
-connector's, OFFSETS what is asked for, ``[[topic, partition, offset], ...]`` or ``null``, all but
-DATA as JSON. Says ``ready``, waits for a line, alters, and says what came of it.
+``python offsets_process.py DATA CONFIG OFFSETS``: DATA is the folder of an embedded log. CONFIG is
+the connector's config and OFFSETS the change, both as JSON: ``[[topic, partition, offset], ...]``
+or ``null``. The process prints ``ready``, waits for a line, alters the offsets, and prints the
+outcome.
 """
 
 import json

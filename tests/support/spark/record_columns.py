@@ -1,4 +1,4 @@
-"""Records of a log by columns, as `read_columns` gives them."""
+"""Records of a log in columns, as `read_columns` gives them."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,10 @@ from headgate.ports import ConsumerRecord
 
 
 class Columns(RecordColumns):
-    """
+    """Columns of the topic-partition t-0.
+
     Args:
-        records: of the topic-partition t-0.
+        records: the records of the topic-partition.
     """
 
     def __init__(self, records: Sequence[ConsumerRecord]) -> None:

@@ -1,4 +1,4 @@
-"""One Spark for all tests that need executors: a JVM is started once per session."""
+"""One Spark for all tests that need executors, so that a session starts one JVM."""
 
 import contextlib
 import json
@@ -21,14 +21,16 @@ TESTS = str(Path(__file__).parents[2])
 
 
 def make_server(folder: Path, master: str = MASTER, slots: int = SLOTS) -> SparkServer:
-    """A server whose executors find the modules of `support`; not started. A test that stops its
-    driver decides itself how long."""
+    """Return a server, not started, whose executors find the modules of `support`.
+
+    It does not end a silent driver by itself: a test that freezes its driver decides for how long.
+    """
     return SparkServer(master, slots, folder, python_path=[TESTS], driver_timeout_s=0)
 
 
 @pytest.fixture(scope="session")
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
-    """A running server over two executors. Who kills it starts it again."""
+    """A running server with two executors. A test that kills it must start it again."""
     server = make_server(tmp_path_factory.mktemp("spark"))
     server.start()
     try:
@@ -38,13 +40,13 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServ
 
 
 def executors(server: SparkServer) -> list[int]:
-    """Process ids of the JVMs that run tasks."""
+    """Return the process ids of the JVMs that run tasks."""
     assert server.pid is not None
     return [pid for pid in descendants(server.pid) if parent_of(pid) == server.pid]
 
 
 def parent_of(pid: int) -> int:
-    """0: the process has ended."""
+    """Return the process id of the parent, or 0 if the process has ended."""
     try:
         state, parent, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -53,7 +55,7 @@ def parent_of(pid: int) -> int:
 
 
 class Losses:
-    """While it is entered, all executors are killed as soon as one of them has work."""
+    """A context in which all executors are killed as soon as one of them has work."""
 
     def __init__(self, server: SparkServer) -> None:
         self._server = server

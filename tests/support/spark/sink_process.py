@@ -1,4 +1,4 @@
-"""A process that runs the task of SparkFileSink as a task body would, until nothing is left.
+"""A process that runs the task of a SparkFileSink, as a task body would, until all is committed.
 
 Run as ``python spark_sink_process.py '{"remote", "data", "config", "topics"}'``.
 """
@@ -15,7 +15,7 @@ from headgate_spark.file_sink import SparkFileSinkTask
 
 
 class Context:
-    """`PlannedSinkTaskContext` without a worker."""
+    """A `PlannedSinkTaskContext` without a worker."""
 
     stopping = False
 
@@ -42,7 +42,7 @@ class Context:
 
 
 def run(remote: str, data: str, config: Mapping[str, str], topics: Sequence[str]) -> int:
-    """Runs batches until all that is in the log is committed; returns how many."""
+    """Run batches until all that is in the log is committed. Return the number of batches."""
     context = Context(remote, {"kind": "embedded", "path": data}, topics)
     task = SparkFileSinkTask()
     task.context = context
@@ -54,7 +54,7 @@ def run(remote: str, data: str, config: Mapping[str, str], topics: Sequence[str]
 
 
 def drain(task: SparkFileSinkTask, context: Context) -> int:
-    """Run batches of a task that has started until all is committed; returns how many."""
+    """Run batches of a started task until all is committed. Return the number of batches."""
     batches = 0
     while True:
         try:

@@ -1,7 +1,7 @@
-"""A Spark standalone cluster on this machine, as on several hosts: each worker has an address and a
-folder of its own, and runs with nothing of this process's environment.
+"""A Spark standalone cluster on this machine that looks like several hosts.
 
-The executors' Python has what Headgate depends on, but not Headgate.
+Each worker has an address and a folder of its own, and runs without the environment of this
+process. The executors' Python has the packages on which Headgate depends, but not Headgate.
 """
 
 import os
@@ -27,7 +27,7 @@ CORES, MEMORY = 12, "2g"
 
 
 def bare_python(folder: Path) -> Path:
-    """A Python with the packages of this one, but without Headgate."""
+    """Make a Python with the packages of this one, but without Headgate."""
     packages = next(Path(part) for part in sys.path if part.endswith("site-packages"))
     here = folder / "packages"
     here.mkdir(parents=True)
@@ -44,7 +44,7 @@ class Standalone:
     """A master and its workers.
 
     Args:
-        folder: for all of it; each worker works in a folder below.
+        folder: for the whole cluster. Each worker works in a folder below it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,13 +55,13 @@ class Standalone:
         self._workers: dict[str, Guarded] = {}
 
     def start(self) -> None:
-        """Returns when the master knows all workers."""
+        """Start the cluster, and return when the master knows all workers."""
         self.start_master()
         for host in HOSTS:
             self.start_worker(host)
 
     def start_master(self) -> None:
-        """One that remembers nothing of those before it."""
+        """Start a master that remembers nothing of the masters before it."""
         before = self.log("master").count("Starting Spark master")
         self._master = self._run(
             "master",
@@ -72,13 +72,13 @@ class Standalone:
         self._wait("the master", lambda: self.log("master").count(said) > before)
 
     def kill_master(self) -> None:
-        """SIGKILL. Its workers and their executors live on."""
+        """Send SIGKILL to the master. Its workers and their executors live on."""
         assert self._master is not None
         self._master.end()
         self._master = None
 
     def await_workers(self) -> None:
-        """Returns when a master that was started anew knows all workers."""
+        """Return when a restarted master knows all workers."""
         said = "Registering worker"
         since = self.log("master").rindex("Starting Spark master")
         self._wait("workers", lambda: self.log("master")[since:].count(said) >= len(self._workers))
@@ -97,23 +97,23 @@ class Standalone:
         self._wait(known, lambda: self.log("master").count("Registering worker") > before)
 
     def kill_worker(self, host: str) -> None:
-        """SIGKILL, of its executors too: the host is gone."""
+        """Send SIGKILL to the worker and its executors, as if the host were gone."""
         self._workers.pop(host).end()
 
     def has_worker(self, host: str) -> bool:
-        """Whether `host` is there: started, and not killed since."""
+        """Return whether `host` has a worker that was started and not killed since."""
         return host in self._workers
 
     def work(self, host: str) -> Path:
-        """The folder where executors of `host` run."""
+        """Return the folder in which executors of `host` run."""
         return self.folder / f"work-{host}"
 
     def executors(self, host: str) -> list[int]:
-        """Process ids of the JVMs that run tasks on that host."""
+        """Return the process ids of the JVMs that run tasks on that host."""
         return [each.pid for each in self._below(host) if "CoarseGrainedExecutor" in each.command]
 
     def bodies(self) -> dict[int, str]:
-        """Process ids of tasks that run on the cluster, and their hosts."""
+        """Return the process ids of the tasks that run on the cluster, with their hosts."""
         found: dict[int, str] = {}
         for host in self._workers:
             daemons = [each for each in self._below(host) if _DAEMON in each.command]
@@ -125,11 +125,11 @@ class Standalone:
         return descendants(self._workers[host].guard_pid)
 
     def applications(self) -> int:
-        """How many have registered with the master."""
+        """Return the number of applications that have registered with the master."""
         return self.log("master").count("Registered app")
 
     def kill_application(self) -> None:
-        """End the one that runs, as by a click on the master's page."""
+        """End the running application, as a click on the master's page does."""
         (name,) = re.findall(r"Registered app .* with ID (\S+)", self.log("master"))[-1:]
         browser = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         page = f"http://{MASTER_HOST}:{self._web_port}"

@@ -1,4 +1,4 @@
-"""Stands in for a Spark that starts when a test says so."""
+"""A stand-in for a Spark that starts when a test says so."""
 
 import time
 from collections.abc import Callable
@@ -11,11 +11,11 @@ listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
 while True:
     listener.accept()
 """
-"""Arguments: the file that tells it, its port."""
+"""Its arguments are the file whose creation starts it, and its port."""
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Asks again and again for 20 s."""
+    """Wait up to 20 s until `holds()` is true."""
     deadline = time.monotonic() + 20
     while not holds():
         assert time.monotonic() < deadline, "it did not come to pass within 20 s"

@@ -1,9 +1,11 @@
 """A process that runs a task on the embedded log and on Spark, and stands still on the way.
 
 Run as ``python task_process.py '{"which", "remote", "folder", "stops", "wanted"}'``. `which` is one
-of `KINDS`. `stops` are steps and how often each is to be come by since the one before; there it
-says ``at STEP`` and waits for a line. It ends when `wanted` rows are where they belong, or when its
-task does, and says how. Outages of Spark that the task waits for are lines of the file `OUTAGES`.
+of `KINDS`. `stops` are steps with counts: the process stops when it comes to the step for that time
+since the stop before. There it prints ``at STEP`` and waits for a line.
+
+It ends when `wanted` rows are in the output, or when its task ends, and prints how. Each outage of
+Spark that the task waits for is a line of the file `OUTAGES`.
 """
 
 import json
@@ -38,19 +40,20 @@ from headgate_spark.source import SparkSource, SparkSourceTask
 from headgate_spark.spark_sink import SparkSinkTask
 
 SOURCE_STEPS = ("init", "started", "polled", "staged", "commit", "in the commit", "committed")
-"""In the order of a run: before it shuts out its predecessors, before it looks where to go on, with
-rows that are not staged, staged, before the commit, in its transaction, and after it."""
+"""Steps in the order of a run: before it fences its predecessors, before it looks up where to go
+on, with rows that are not staged, with staged rows, before the commit, in its transaction, and
+after it."""
 SINK_STEPS = ("batch", "stage", "staged", "commit", "created", "committed")
-"""Before it looks at the folder, before Spark writes files, with files that are staged, before the
-commit, with a commit whose files are not published, and after that."""
+"""Steps in the order of a run: before it looks at the folder, before Spark writes files, with
+staged files, before the commit, with a commit whose files are not published, and after that."""
 TOPIC = "rows"
 BATCH = 100
-"""Rows of a commit of a sink."""
+"""Rows in one commit of a sink."""
 LOOK_S = 0.3
 PATIENCE_MS = 3_600_000
-"""It has no worker that would be heard of."""
+"""Limit of the lifeline's silence, since the process has no worker."""
 SESSION_MS = "5000"
-"""After it another has the partitions of a sink that is killed or stands still."""
+"""Time after which another task gets the partitions of a sink that is killed or stands still."""
 OUTAGES = "outages"
 JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter"}
 PLAIN = {"value.converter.schemas.enable": "false"}
@@ -59,7 +62,7 @@ ENVELOPE = {"type": "struct", "fields": [COLUMN]}
 
 
 class Stops:
-    """Where the process stands still, one after the other."""
+    """The steps at which the process stands still, in order."""
 
     def __init__(self, stops: Sequence[tuple[str, int]]) -> None:
         self._left = [list(stop) for stop in stops]
@@ -74,7 +77,8 @@ class Stops:
             sys.stdin.readline()
 
     def around(self, owner: Any, name: str, before: str = "", after: str = "") -> None:
-        """Comes by a step before each call, and by one after each that gave something."""
+        """Pass a step before each call of a method, and another after each call that returned
+        something."""
         plain = getattr(owner, name)
 
         def called(*given: Any, **named: Any) -> Any:
@@ -132,7 +136,7 @@ def source_bench(folder: Path, settings: Mapping[str, str]) -> BodyBench:
 
 
 def sink_bench(task: Any, folder: Path, settings: Mapping[str, str]) -> BodyBench:
-    """Of either sink: each takes the settings that it knows."""
+    """Return the bench of either sink. Each takes the settings that it knows."""
     config = {"name": "c", "topics": "t", "path": str(folder / "out"), "format": "parquet"}
     config |= {"batch.records.max": str(BATCH), "batch.interval.ms": "0"}
     config |= {"rotate.records": str(BATCH), "rotate.interval.ms": "100"}
@@ -150,7 +154,7 @@ def given_to_sinks(folder: Path, rows: int) -> None:
 
 
 def given_to_source(folder: Path, rows: int) -> None:
-    """A quarter of them in each of four files."""
+    """Write the rows into four files, a quarter into each."""
     (folder / "in").mkdir()
     for number, first in enumerate(range(0, rows, rows // 4)):
         ids = range(first, first + rows // 4)
@@ -165,7 +169,7 @@ def in_the_log(folder: Path) -> list[int]:
 
 
 def in_the_folder(folder: Path) -> list[int]:
-    """Of published files."""
+    """Return the ids in the published files."""
     files = [str(path) for path in (folder / "out").glob("*.parquet")]
     if not files:
         return []
@@ -181,11 +185,11 @@ class Kind:
     hook: Callable[[Stops], None]
     bench: Callable[[Path, Mapping[str, str]], BodyBench]
     given: Callable[[Path, int], None]
-    """Makes so many rows of input."""
+    """Makes this many rows of input."""
     ids: Callable[[Path], list[int]]
-    """Rows of the output."""
+    """Returns the rows of the output."""
     rows: int
-    """Input of a test: enough for commits at each step, since a source reads fast."""
+    """Rows of a test's input: enough for commits at each step, since a source reads fast."""
 
 
 KINDS = {

@@ -1,4 +1,4 @@
-"""Runs a task body in this process, on a real log, with a lifeline that the test holds."""
+"""A task body in this process on a real log, with a lifeline that the test holds."""
 
 import threading
 import time
@@ -125,7 +125,7 @@ class BodyBench:
 
 
 def visible(folder: Path, topic: str) -> list[str]:
-    """Values of the committed records of `topic`, partition by partition."""
+    """Return the values of the committed records of `topic`, partition by partition."""
     transport = open_transport(transport_settings(folder))
     try:
         out: list[str] = []

@@ -1,4 +1,5 @@
-"""Connectors that tests run on every task runner; named ``support.task.connectors:<Class>``."""
+"""Connectors that tests run on every task runner. Their names are
+``support.task.connectors:<Class>``."""
 
 import logging
 import os
@@ -22,7 +23,7 @@ from headgate.connector.config import ConfigDef
 
 
 class CountingTask(SourceTask):
-    """Numbers from the committed one on, up to ``limit``, in batches of ``batch``."""
+    """A source of numbers after the committed one, up to ``limit``, in batches of ``batch``."""
 
     def start(self, config: Mapping[str, str]) -> None:
         if "start.fails" in config:
@@ -70,7 +71,7 @@ def _log_all_sorts(word: str) -> None:
 
 
 class HangingTask(CountingTask):
-    """Hears no stop: neither in `poll` nor, with ``hangs.in.stop``, in `stop`."""
+    """A source that ignores a stop: in `poll`, and with ``hangs.in.stop`` also in `stop`."""
 
     def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
         if self._next >= 20:
@@ -79,7 +80,7 @@ class HangingTask(CountingTask):
 
 
 class WaitingTask(SourceTask):
-    """Does not return from `poll` until there is a ``file``."""
+    """A source whose `poll` returns only once ``file`` exists."""
 
     def start(self, config: Mapping[str, str]) -> None:
         self._file = Path(config["file"])
@@ -91,8 +92,8 @@ class WaitingTask(SourceTask):
 
 
 class MeetingTask(CountingTask):
-    """Does not return from `start` until ``of`` tasks are in theirs: each makes a file in
-    ``folder``, which is there."""
+    """A source whose `start` returns only once ``of`` tasks are in theirs. Each makes a file in
+    ``folder``, which must exist."""
 
     def start(self, config: Mapping[str, str]) -> None:
         super().start(config)
@@ -103,7 +104,7 @@ class MeetingTask(CountingTask):
 
 
 class StuckTask(CountingTask):
-    """Does not return from `stop`."""
+    """A source whose `stop` does not return."""
 
     def stop(self) -> None:
         time.sleep(3600)
@@ -140,7 +141,8 @@ class StuckSource(SourceConnector):
 
 
 class AckedTask(CountingTask):
-    """Appends to ``acks`` what it is told to be committed, a line each."""
+    """A source that appends a line to ``acks`` for each record and commit that is reported to
+    it."""
 
     def commit_record(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
         place = f"{metadata.topic}-{metadata.partition}:{metadata.offset}" if metadata else "none"
@@ -159,8 +161,12 @@ class AckedSource(SourceConnector):
 
 
 class BoundaryTask(CountingTask):
-    """Stamps its records with the time of their poll. Where it may, it ends a transaction after
-    every ``size`` numbers, wherever in a batch that is: each ``abort.every``-th by aborting it."""
+    """A source that stamps its records with the time of their poll and defines transaction
+    boundaries.
+
+    Where it may, it ends a transaction after every ``size`` numbers, also within a batch. It aborts
+    each ``abort.every``-th.
+    """
 
     def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
         records = [each for each in super().poll() or () if isinstance(each, SourceRecord)]
@@ -192,7 +198,7 @@ class BoundarySource(CountingSource):
 
 
 class CollectingTask(SinkTask):
-    """Appends what it is given to a file, a line each."""
+    """A sink that appends each record to a file, as a line."""
 
     def start(self, config: Mapping[str, str]) -> None:
         self._path = Path(config["path"])
@@ -210,8 +216,10 @@ class CollectingSink(SinkConnector):
 
 
 class AskingTask(CollectingTask):
-    """Pauses its partitions after the first batch and resumes them 300 ms later; asks for commits;
-    tells when `put` comes without records."""
+    """A sink that pauses its partitions after the first batch and resumes them 300 ms later.
+
+    It asks for commits, and writes a line when `put` is called without records.
+    """
 
     _paused = False
 
@@ -233,7 +241,7 @@ class AskingSink(SinkConnector):
 
 
 class PlannedTask(PlannedSinkTask):
-    """Counts what is in its topics and calls that a batch."""
+    """A planned sink whose batch is the count of new records in its topics."""
 
     def start(self, config: Mapping[str, str]) -> None:
         self._seen = 0

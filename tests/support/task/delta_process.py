@@ -1,7 +1,8 @@
-"""A process that writes numbers into a Delta table by DeltaSinkTask, and kills or stops itself on
-the way.
+"""A process that writes numbers into a Delta table with a DeltaSinkTask, and kills or stops itself
+on the way.
 
-Run as ``python delta_process.py FOLDER KEYS STEP COUNT SIGNAL``: `COUNT`-th time at `STEP`.
+Run as ``python delta_process.py FOLDER KEYS STEP COUNT SIGNAL``. The process sends itself the
+signal when it comes to `STEP` for the `COUNT`-th time.
 """
 
 import os
@@ -23,11 +24,12 @@ ROW = s.struct({"n": s.INT64, "late": s.STRING.as_optional()})
 FEWER = s.struct({"n": s.INT64})
 RECORDS, BATCH = 60, 10
 STEPS = ("batch", "create", "created", "alter", "write", "written", "group")
-"""`batch`: before the table is looked at; `write`: after that."""
+"""Steps of a commit. At `batch` the task has not looked at the table yet, at `write` it has."""
 
 
 def killing(step: str, wanted: str, count: int, number: int = signal.SIGKILL) -> Any:
-    """Something to call at `step`. `number`: of the signal."""
+    """Return a function to call at `step`, which sends signal `number` to this process at the
+    `count`-th call."""
     seen = [0]
 
     def call() -> None:
@@ -76,7 +78,7 @@ def hook_batches(target: Any, at: dict[str, Any]) -> None:
 
 
 def drive(task: SinkTask, config: dict[str, str], keys: str, at: dict[str, Any]) -> None:
-    """Writes all numbers, in commits of `BATCH`; `keys` is "keys" for rows by key."""
+    """Write all numbers, in commits of `BATCH`. With `keys` "keys", rows are upserted by key."""
     context = FakeSinkContext()
     task.context = context
     upsert = {"write.mode": "upsert", "key.columns": "n"} if keys == "keys" else {}

@@ -1,4 +1,4 @@
-"""Runs of a DirectorySource over files of a folder."""
+"""Runs of a DirectorySource over the files of a folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ def run(
     until_idle: bool = True,
     **more: str,
 ) -> Run:
-    """Bad records are skipped, and a file counts as still at once."""
+    """Run a task once. It skips bad records, and takes a file as complete at once."""
     config = {
         "path": str(folder),
         "topic": "t",
@@ -34,7 +34,8 @@ def run(
 
 
 def by_batches(folder: Path, offsets: Offsets | None = None, **more: str) -> list[Any]:
-    """What a task gives whose records may be batches, with each batch in records."""
+    """Return what a task gives that may send batches, with the records of each batch in its
+    place."""
     config = {"path": str(folder), "topic": "t", "errors.tolerance": "all", **more}
     subject = Run(DirectorySource, config, offsets, start=False)
     subject.context.takes_batches = subject.context.keeps_batches = True
@@ -43,7 +44,7 @@ def by_batches(folder: Path, offsets: Offsets | None = None, **more: str) -> lis
 
 
 def in_records(items: Sequence[Any]) -> list[Any]:
-    """Items of a source, with the records of a batch in its place."""
+    """Return the items of a source, with the records of each batch in its place."""
     return [
         one
         for item in items
@@ -52,6 +53,6 @@ def in_records(items: Sequence[Any]) -> list[Any]:
 
 
 def texts(records: list[Any]) -> list[str]:
-    """What `StringConverter` makes of the values."""
+    """Return the values as `StringConverter` writes them."""
     found: list[SourceRecord | SkippedRecord] = records
     return [text_of(one.value_schema, one.value) for one in found if isinstance(one, SourceRecord)]

@@ -1,4 +1,4 @@
-"""A source connector that starts when it is told to, or fails where it is told to."""
+"""A source connector that a test can delay or fail at each step."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,8 @@ START_S = 30.0
 
 
 TASK_STOP = "task.stop.waits.for"
-"""A file without which `stop` does not return; when that is called a folder is made, its name with
-`.asked` behind it."""
+"""Key of a file: `stop` returns only once it exists. When `stop` is called, it makes a folder with
+the file's name and the suffix `.asked`."""
 CONNECTOR_STOP = "connector.stop.waits.for"
 
 
@@ -35,9 +35,11 @@ NONSENSE: Mapping[str, Any] = {
 
 
 class FrailSource(SourceConnector):
-    """`gives`: a key of `NONSENSE`, which `task_configs` returns. `fails`: the name of the method
-    that raises. `waits.for`: a file without which `start` does not return. Its tasks are
-    `FrailTask`."""
+    """The connector, whose tasks are `FrailTask`.
+
+    `gives` is a key of `NONSENSE`, whose value `task_configs` returns. `fails` is the name of the
+    method that raises. `start` returns only once the file `waits.for` exists.
+    """
 
     TASK = FrailTask
     VERSION = "7.1-frail"

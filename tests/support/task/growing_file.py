@@ -1,14 +1,14 @@
-"""A file that lines go on being appended to: what a source reads all the while."""
+"""A file to which lines are appended all the time, for a source to read."""
 
 import threading
 from pathlib import Path
 
 
 class GrowingFile:
-    """Grows on a thread of its own until told to stop.
+    """A file that grows on a thread of its own until `stop`.
 
     Args:
-        at_once: lines in one write.
+        at_once: number of lines in one write.
     """
 
     def __init__(self, path: Path, per_second: int, at_once: int = 10) -> None:
@@ -30,7 +30,7 @@ class GrowingFile:
                 file.flush()
 
     def stop(self) -> list[str]:
-        """Every line that it has."""
+        """Stop, and return all lines of the file."""
         self._over.set()
         self._thread.join()
         return self.lines

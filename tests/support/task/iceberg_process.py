@@ -1,7 +1,8 @@
-"""A process that writes numbers into an Iceberg table by IcebergSinkTask, and kills or stops itself
-on the way. Its catalog is a file of SQLite.
+"""A process that writes numbers into an Iceberg table with an IcebergSinkTask, and kills or stops
+itself on the way.
 
-Run as ``python iceberg_process.py FOLDER KEYS STEP COUNT SIGNAL``: `COUNT`-th time at `STEP`.
+The catalog is a file of SQLite. Run as ``python iceberg_process.py FOLDER KEYS STEP COUNT SIGNAL``.
+The process sends itself the signal when it comes to `STEP` for the `COUNT`-th time.
 """
 
 import sys
@@ -19,9 +20,9 @@ from support.task.delta_process import drive, hook_batches, killing
 from support.task.iceberg_tables import catalog, config_of
 
 STEPS = ("create", "created", "write", "staged", "written", "group")
-"""`staged`: the files are written, and the catalog has not heard of them."""
+"""Steps of a commit. At `staged` the files are written, and the catalog does not know of them."""
 LOOK = "batch"
-"""Before the table is looked at."""
+"""The step before the task looks at the table."""
 
 
 def hook(wanted: str, count: int, number: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tasks of IcebergSink on a table shop.rows, whose catalog is a file of SQLite."""
+"""Tasks of an IcebergSink on the table shop.rows. The catalog is a file of SQLite."""
 
 from pathlib import Path
 from typing import Any
@@ -34,24 +34,25 @@ table = "shop.copy"
 "rotate.records" = 2000
 "rotate.interval.ms" = 500
 """
-"""Connectors of a pipeline that writes topic rows to a table, and reads that one into another."""
+"""Connectors of a pipeline that writes the topic rows to a table, and copies that table into
+another one."""
 
 
 def catalog(folder: Path) -> dict[str, str]:
-    """Properties of the catalog."""
+    """Return the properties of the catalog."""
     return {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "w").as_uri()}
 
 
 def config_of(folder: Path) -> dict[str, str]:
-    """The connector config with that catalog."""
+    """Return a connector config with that catalog."""
     own = {f"catalog.{name}": text for name, text in catalog(folder).items()}
     return {"name": "sink", "table": "shop.rows", "catalog.type": "sql", **own}
 
 
 def iceberg_task(folder: Path, **settings: Any) -> IcebergSinkTask:
-    """A task that has started and has the partition `PLACE`; nobody takes its bad records.
+    """Return a started task that has the partition `PLACE`. Its context takes no errant records.
 
-    `settings`: keys with underscores in place of points.
+    `settings` are config keys with underscores in place of dots.
     """
     made = IcebergSinkTask()
     made.context = FakeSinkContext(reports=False)

@@ -1,4 +1,4 @@
-"""A task that writes to a folder, and is killed at any step of that."""
+"""A task that writes to a folder and is killed at one of its steps."""
 
 import os
 from collections.abc import Callable
@@ -9,11 +9,11 @@ import pytest
 
 
 class Killed(BaseException):
-    """The process is gone: nothing of the task runs after it."""
+    """Raised to kill the process: nothing of the task runs after it."""
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """End the task at the step-th call that changes the folder."""
+    """Kill the task at the `step`-th call that changes the folder."""
     left = [step]
 
     def wrap(real: Callable[..., Any]) -> Callable[..., Any]:

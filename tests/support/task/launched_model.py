@@ -1,7 +1,8 @@
-"""The worst launched process that the rules allow, between a launcher and a runner's machine.
+"""A model of the worst launched process that the rules allow, between a launcher and a runner's
+machine.
 
-On this machine it acts whenever it is alive, awake and welcomed, however long it was frozen. On
-another machine it acts until its own limit has passed.
+On the worker's machine, the process acts whenever it is alive, awake and welcomed, however long it
+was frozen. On another machine, it acts until its own limit has passed.
 """
 
 import random
@@ -26,14 +27,14 @@ STEP_MS = 10
 
 
 class LaunchedModel(ABC):
-    """A launched thing, the process in it, a connection, and the machine that judges them.
+    """A launch, the process that it starts, a connection, and the machine that judges both.
 
-    Subclasses say what the process does (`act`), what is asked of the machine (`ask`), and what
-    becomes of its other outputs (`perform`).
+    Subclasses say what the process does (`act`), what is asked of the machine (`ask`), and how its
+    other outputs are performed (`perform`).
 
     Args:
         machine: a `RunMachine`, or one around it.
-        dies: chance of a sudden death in a step.
+        dies: chance in a step that the process dies.
         freezes: chance in a step that the process is stopped or goes on.
     """
 
@@ -53,11 +54,11 @@ class LaunchedModel(ABC):
 
     @abstractmethod
     def act(self) -> None:
-        """Called in each step in which the process is welcomed and awake."""
+        """Act as the process. Called in each step in which the process is welcomed and awake."""
 
     @abstractmethod
     def ask(self, calm: bool) -> None:
-        """Called in each step in which the worker is awake."""
+        """Act as the worker. Called in each step in which the worker is awake."""
 
     # -- the worker's side --
 
@@ -81,7 +82,7 @@ class LaunchedModel(ABC):
                 raise AssertionError(f"{output} is not performed")
 
     def step(self, calm: bool) -> None:
-        """`calm`: no fault begins any more, so all must come to an end."""
+        """Do one step. If `calm`, no new fault begins, so all must come to an end."""
         self.now += STEP_MS
         rng = self.rng
         if self._wakes(calm):

@@ -1,4 +1,4 @@
-"""Topics read back as tests want to see them, and a log whose producers can be held up."""
+"""Topics of dead letters as tests read them, and a log whose producers a test can hold up."""
 
 import threading
 from collections import Counter
@@ -17,7 +17,7 @@ HEADERS = "errors.deadletterqueue.context.headers.enable"
 
 
 def records_of(folder: Path, topic: str) -> list[ConsumerRecord]:
-    """Committed records of `topic`, partition by partition."""
+    """Return the committed records of `topic`, partition by partition."""
     with closing(open_transport(transport_settings(folder))) as transport:
         log = transport.record_log
         found: list[ConsumerRecord] = []
@@ -29,15 +29,16 @@ def records_of(folder: Path, topic: str) -> list[ConsumerRecord]:
 
 
 def headers_of(record: ConsumerRecord) -> Mapping[str, str | None]:
-    """Headers as text."""
+    """Return the headers as text."""
     return {name: None if value is None else value.decode() for name, value in record.headers}
 
 
 def assert_at_least_once(found: Iterable[T], wanted: Iterable[T], kills: int) -> None:
-    """A sink's letters: each that is wanted and nothing else, since a sink promises at least once.
+    """Assert that a sink's dead letters are the wanted ones and no others. Some may be there more
+    than once, since a sink promises at least once.
 
     Args:
-        kills: of the tasks and workers; after each of them a letter may come once more.
+        kills: number of kills of tasks and workers. After each, a letter may come once more.
     """
     counts, expected = Counter(found), Counter(wanted)
     assert set(expected.values()) == {1}, "two letters that cannot be told apart are wanted"
@@ -47,7 +48,7 @@ def assert_at_least_once(found: Iterable[T], wanted: Iterable[T], kills: int) ->
 
 
 class _Producer:
-    """A producer that takes records, and gets none acknowledged while `held` is set."""
+    """A producer that takes records. While `held` is set, none is acknowledged."""
 
     def __init__(
         self, inner: Any, held: threading.Event, tried: threading.Event, quiet: bool
@@ -71,14 +72,15 @@ class _Producer:
 
 
 class HeldLog:
-    """`open_transport` of a body whose producers the test holds up."""
+    """The `open_transport` of a body whose producers the test holds up."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        """`quiet`: nothing is acknowledged yet; else nobody answers."""
+        """If `quiet`, a held producer has no acknowledgement yet. Otherwise it raises that no
+        broker answers."""
         self._quiet = quiet
         self.held = threading.Event()
         self.tried = threading.Event()
-        """Somebody has asked for acknowledgements while the log was held."""
+        """A producer was asked for acknowledgements while the log was held."""
 
     def __call__(self, spec: TaskSpec) -> Any:
         transport = open_transport(spec.transport)

@@ -1,7 +1,7 @@
-"""What every `Runner` must keep, as cases to be run on each: a module of tests makes a
-`RunnerBench` and calls `check_*`.
+"""What every `Runner` must keep, as cases to be run on each of them.
 
-The tasks run on a real log in a folder, so that bodies in other processes reach it.
+A test module makes a `RunnerBench` and calls `check_*`. The tasks run on a real log in a folder, so
+that bodies in other processes reach it.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ PATIENCE_S = 60.0
 
 @dataclass
 class RunnerBench:
-    """A runner, a log, and a worker that answers what start-up asks."""
+    """A runner, a log, and a worker that answers the requests of a task's start."""
 
     make: Callable[[Reporter], Runner]
     folder: Path
@@ -45,7 +45,8 @@ class RunnerBench:
         self.runner = self.make(self._report)
 
     def _join(self) -> tuple[str, int]:
-        """Membership of a worker, in whose name tasks initialise their producers."""
+        """Return member id and generation of a worker, in whose name tasks initialise their
+        producers."""
         member_id = ""
         deadline = time.monotonic() + PATIENCE_S
         group = self.transport.group
@@ -114,7 +115,8 @@ class RunnerBench:
         raise AssertionError(f"no {kind.__name__} of {run}: {self.seen}")
 
     def wait_for_records(self, run: str, least: int) -> m.TaskProgress:
-        """Also where it was told of while something else was waited for."""
+        """Return the first progress of at least so many records, also one that came during an
+        earlier wait."""
         told = [word for of, word in self.seen if of == run and isinstance(word, m.TaskProgress)]
         progress = told[-1] if told else m.TaskProgress(0, 0, False)
         while progress.records < least:
@@ -122,7 +124,7 @@ class RunnerBench:
         return progress
 
     def wait_for_end(self, run: str) -> m.TaskEnded:
-        """The end, with the order and the number of last words checked."""
+        """Return the end of a run, and check the order and the number of its last reports."""
         ended: m.TaskEnded = self.wait_for(run, m.TaskEnded)
         self.wait_for(run, m.TaskReleased)
         time.sleep(0.1)
@@ -155,7 +157,7 @@ class RunnerBench:
 def process_bench(
     folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: str
 ) -> Iterator[RunnerBench]:
-    """A bench of the runner `process`, whose processes find the connectors of the tests."""
+    """Yield a bench of the runner `process`. Its processes find the connectors of the tests."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     given = {"session.timeout.ms": str(SESSION_TIMEOUT_MS), **settings}
     made = RunnerBench(lambda report: make_runner("process", given, report), folder)
@@ -246,7 +248,7 @@ def check_fenced(bench: RunnerBench) -> None:
 
 
 def check_stop_while_fencing_is_awaited(bench: RunnerBench) -> None:
-    """It must not initialise a producer any more: that could shut out a newer instance."""
+    """A stopped task must not initialise a producer any more: that could fence a newer instance."""
     bench.answers = False
     run = bench.start("CountingSource")
     bench.wait_for(run, m.FencingRequested)
@@ -283,8 +285,8 @@ def check_sink(bench: RunnerBench) -> None:
 
 
 def check_what_a_sink_asks(bench: RunnerBench) -> None:
-    """Its partitions stay paused through a pause and a resume of the connector; a commit comes when
-    it is asked for."""
+    """A sink's paused partitions stay paused through a pause and a resume of the connector. A
+    commit comes when the sink asks for it."""
     first = bench.start("CountingSource", {"limit": "10"})
     bench.wait_for_records(first, 10)
     out = bench.folder / "out.txt"
@@ -324,7 +326,7 @@ def check_committed_records(bench: RunnerBench) -> None:
 
 
 def check_tasks_start_side_by_side(bench: RunnerBench) -> None:
-    """None returns from its start before the others are in theirs."""
+    """Tasks start at the same time: no `start` returns before the others are called."""
     met = bench.folder / "met"
     met.mkdir()
     config = {"folder": str(met), "of": "3", "limit": "10"}
@@ -342,7 +344,8 @@ def check_tasks_start_side_by_side(bench: RunnerBench) -> None:
 
 
 def check_hanging_stop_after_a_failure(bench: RunnerBench) -> None:
-    """Nobody has asked for the stop, so nobody else would ever end it."""
+    """After a failure nobody has asked for the stop, so the runner itself must end a `stop` that
+    hangs."""
     pid = bench.folder / "pid"
     config = {"fails.at": "30", "pid.file": str(pid)}
     settings = {"task.shutdown.graceful.timeout.ms": "300"}
@@ -399,7 +402,7 @@ def _started(bench: RunnerBench) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """Zombies that their parent has not collected yet are dead."""
+    """Return whether a process lives. A zombie that its parent has not collected yet is dead."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -409,7 +412,8 @@ def is_alive(pid: int) -> bool:
 def check_no_thread_is_left(
     bench: RunnerBench, monkeypatch: pytest.MonkeyPatch, config: Mapping[str, str] = {}
 ) -> None:
-    """The task alone has failed; whoever asked for it goes on, and starts it anew some time."""
+    """Without a free thread only the task fails. The worker goes on, and starts it again some
+    time."""
 
     def none_left(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

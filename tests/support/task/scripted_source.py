@@ -1,4 +1,4 @@
-"""A source task that gives what a test has written down."""
+"""A source task that gives the batches that a test has written down."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ def record(n: int, value: Any = None) -> SourceRecord:
 
 
 class Scripted(SourceTask):
-    """Gives the batches of the class, from the committed offset on."""
+    """A task that gives the batches of its class, from the committed offset on."""
 
     batches: list[Batch]
     began_after: int
@@ -48,8 +48,8 @@ def run_dry(bench: BodyBench) -> None:
 
 
 def let_a_bare_error_out() -> None:
-    """As confluent-kafka does when its own code fails within a callback: it is no exception, so no
-    clause with a name catches it."""
+    """Raise what confluent-kafka raises when its own code fails within a callback. It is no
+    `Exception`, so no clause with a name catches it."""
     client = Producer({"bootstrap.servers": "", "message.timeout.ms": 1, "log_level": 0})
     client.produce("t", b"v", on_delivery=lambda *_: client.init_transactions())
     client.flush(10)

@@ -1,4 +1,4 @@
-"""Records for a sink task on the embedded log, and how far it has committed."""
+"""Records for a sink task on the embedded log, and the offsets that it has committed."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -9,7 +9,8 @@ from headgate_embedded import open_transport, transport_settings
 
 
 def fill(folder: Path, values: Sequence[bytes], partitions: int = 1, headers: Headers = ()) -> None:
-    """Topic `t`, its partitions in turn; each record has the same headers."""
+    """Write the values to topic `t`, to its partitions in turn. Each record has the same
+    headers."""
     with closing(open_transport(transport_settings(folder))) as transport:
         transport.record_log.create_topic("t", partitions)
         producer = transport.record_log.producer("test", None, None)
@@ -23,6 +24,6 @@ def fill(folder: Path, values: Sequence[bytes], partitions: int = 1, headers: He
 
 
 def committed(folder: Path) -> Mapping[tuple[str, int], int]:
-    """Of the group of connector `c`."""
+    """Return the committed offsets of the group of connector `c`."""
     with closing(open_transport(transport_settings(folder))) as transport:
         return transport.record_log.committed("connect-c")

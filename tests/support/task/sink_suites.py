@@ -1,4 +1,5 @@
-"""What conformance suites of several sinks have in common: mixins that come before the suite."""
+"""Mixins that conformance suites of several sinks share. They come before the suite in the
+bases."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from headgate.testing import Message
 
 
 class TwoPartitions:
-    """Six texts of two partitions, for a sink that cannot write a null."""
+    """Six texts in two partitions, for a sink that cannot write a null."""
 
     def messages(self) -> Sequence[Message]:
         return [Message(f"text {number}", partition=number % 2) for number in range(6)]
@@ -19,7 +20,8 @@ class TwoPartitions:
 
 
 class ParquetFolder(TwoPartitions):
-    """The same, for a sink that writes Parquet files into the folder of its setting ``path``."""
+    """The same texts, for a sink that writes Parquet files into the folder of its setting
+    ``path``."""
 
     def prepare(self, folder: Path) -> Mapping[str, str]:
         return {"path": str(folder / "out")}

@@ -1,8 +1,8 @@
-"""A sink task's body on a log and a group that a seeded history makes trouble in, in virtual time.
+"""A sink task's body in virtual time, on a log and a group to which a seeded history gives trouble.
 
-Machine, performer, retries and dead letter queue are those that run; consumer, producer and clock
-are stand-ins. At each commit of offsets it is checked that every record before them was taken by
-the task or is a dead letter in the log.
+Machine, performer, retries and dead letter queue are the real ones. Consumer, producer and clock
+are stand-ins. At each commit of offsets, every record before them must have been taken by the task,
+or must be a dead letter in the log.
 """
 
 import random
@@ -23,11 +23,11 @@ PARTITIONS = (("t", 0), ("t", 1))
 
 
 class Killed(BaseException):
-    """The process is gone: nothing of the body runs after it."""
+    """Raised to kill the process: nothing of the body runs after it."""
 
 
 class World:
-    """What is left of a kill, and the chance that makes trouble."""
+    """What survives a kill of the body, and the random choices that make trouble."""
 
     def __init__(self, seed: int, count: int) -> None:
         self.random = random.Random(seed)
@@ -55,8 +55,11 @@ class World:
         self.story.append(f"committed {dict(offsets)}")
 
     def is_kept(self, value: str) -> bool:
-        """Whether a record is where it belongs. One that fails for a while only may be a letter:
-        its time may be over when a pause is."""
+        """Return whether a record is where it belongs.
+
+        A record that fails only for a while may be a dead letter, too: its time for retries may be
+        over after a pause.
+        """
         kind = value.partition(" ")[0]
         if kind == "later":
             return value in self.taken or value in self.letters
@@ -125,7 +128,8 @@ class _Consumer:
 
 
 class _Producer:
-    """Letters are in the log when they are acknowledged, and lost with the process before."""
+    """A producer whose letters are in the log once they are acknowledged. Before that, they are
+    lost with the process."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -148,7 +152,7 @@ class _Producer:
 
 
 class _Choosy:
-    """A transform that a record may fail in for a while, or for good."""
+    """A transform in which a record may fail for a while, or for good."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -234,7 +238,8 @@ def _spec() -> TaskSpec:
 
 
 def run_once(world: World, steps: int) -> TaskOutcome | None:
-    """One start of the task; None: it was killed, or `steps` are over."""
+    """Run one start of the task, and return its outcome. None: it was killed, or did `steps`
+    steps."""
     lifeline: Any = _Lifeline(_spec(), world)
     tools: Any = _Tools(world)
     performer = SinkPerformer(lifeline, tools, _task_class(world))

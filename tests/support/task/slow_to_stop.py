@@ -1,5 +1,5 @@
-"""A source whose tasks take long to stop, and note what they were started with. For tasks on
-threads; named ``support.task.slow_to_stop:SlowToStop``."""
+"""A source whose tasks take long to stop, and note the number in their config. For tasks on
+threads; the name is ``support.task.slow_to_stop:SlowToStop``."""
 
 import time
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Runs a source task by hand: its context, and its polls until it is idle."""
+"""A source task driven by hand: its context, and its polls until it is idle."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from headgate.connector.api import (
 
 
 class Offsets:
-    """Committed source offsets, kept as the log would keep them."""
+    """Committed source offsets, kept as the log keeps them."""
 
     def __init__(self) -> None:
         self.stored: dict[tuple[tuple[str, Any], ...], Mapping[str, Any]] = {}
@@ -32,7 +32,7 @@ class Offsets:
 
 
 class Context:
-    """Waits are counted and not slept."""
+    """A task's context that counts waits and does not sleep."""
 
     transaction = None
 
@@ -76,7 +76,7 @@ class Run:
         until_idle: bool = True,
         start: bool = True,
     ) -> None:
-        """`start` False: the caller starts it, with `config`."""
+        """If `start` is False, the caller starts the task, with `config`."""
         self.offsets = Offsets() if offsets is None else offsets
         connector = connector_class()
         connector.start(config)
@@ -88,13 +88,14 @@ class Run:
             self.task.start(self.config)
 
     def poll(self) -> list[SourceItem] | None:
-        """None when the task is idle; an empty list when it waits for input."""
+        """Poll once. Return None when the task is idle, and an empty list when it waits for
+        input."""
         self.context.awaited = False
         found = list(self.task.poll() or [])
         return found if found or self.context.awaited else None
 
     def rest(self, polls: int = 200) -> list[SourceItem]:
-        """All that polls give until one finds nothing at all."""
+        """Poll until the task is idle, and return all that it gave."""
         result: list[SourceItem] = []
         for _ in range(polls):
             found = self.poll()

@@ -1,4 +1,4 @@
-"""Tasks of a source of tables, driven by hand: what they give, and where they go on."""
+"""Tasks of a table source, driven by hand: their batches and their offsets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ Offsets = Sequence[tuple[Partition, Mapping[str, Any]]]
 
 
 class Read:
-    """What tasks have given: batches, in their order, and the offsets that were reached."""
+    """What tasks have given: batches in order, and the offsets that they reached."""
 
     def __init__(self, offsets: Offsets = ()) -> None:
         self.batches: list[SourceBatch] = []
@@ -64,10 +64,10 @@ def tasks_of(
     first: Offsets | None = None,
     keeps_batches: bool = False,
 ) -> list[SourceTask]:
-    """Tasks that have started, as many as the connector wants.
+    """Start as many tasks as the connector wants, and return them.
 
     Args:
-        first: the offsets that the connector sees; None: those of the tasks.
+        first: the offsets that the connector sees. None: those of the tasks.
     """
     made = connector()
     made.context = FakeConnectorContext(offsets if first is None else first)
@@ -85,7 +85,7 @@ def tasks_of(
 
 
 def drain(task: SourceTask, read: Read | None = None) -> Read:
-    """All that the task gives now."""
+    """Poll the task until it gives nothing, and return what was read."""
     found = read or Read()
     while items := task.poll():
         found.take(items)

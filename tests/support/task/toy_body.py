@@ -1,4 +1,5 @@
-"""Task bodies for tests of the launcher. The argument is JSON; its `file` is told what happens."""
+"""Task bodies for tests of the launcher. Their argument is JSON, and they write what happens to its
+`file`."""
 
 import json
 import os
@@ -9,8 +10,8 @@ from pyspark import TaskContext
 
 
 def resident(argument: str) -> str:
-    """Writes pid, executor's pid and attempt to `file`, then stays until ``<file>.stop`` is
-    there."""
+    """Write pid, pid of the parent and attempt to `file`, then stay until ``<file>.stop``
+    exists."""
     given = json.loads(argument)
     file = Path(given["file"])
     context = TaskContext.get()
@@ -25,18 +26,18 @@ def resident(argument: str) -> str:
 
 
 def raising(argument: str) -> str:
-    """Fails as connector code may."""
+    """Fail as a connector's code may."""
     raise ValueError(f"no good: {argument}")
 
 
 def threads(argument: str) -> str:
-    """Raises with the number of threads of the daemon that forked this process."""
+    """Raise with the number of threads of the daemon that forked this process."""
     parent = os.getppid()
     raise RuntimeError(f"daemon has {len(list(Path(f'/proc/{parent}/task').iterdir()))} threads")
 
 
 def burning(argument: str) -> str:
-    """Uses one second of CPU, and writes what this process used to `file`."""
+    """Use one second of CPU, and write what this process used to `file`."""
     end = time.process_time() + 1
     while time.process_time() < end:
         pass

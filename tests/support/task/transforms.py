@@ -1,4 +1,4 @@
-"""Transforms that tests of tasks share."""
+"""Transforms that several tests of tasks use."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,11 +15,12 @@ CAST_TEXT: Final = {
     LETTERS: "letters",
     HEADERS: "true",
 }
-"""A field `text` becomes a number; where it is none, the record becomes a dead letter."""
+"""A transform that makes the field `text` a number. A record in which it is none becomes a dead
+letter."""
 
 
 class Keeps:
-    """Changes nothing, and takes no batch: with it, all goes record by record."""
+    """A transform that changes nothing and takes no batch, so that records pass one by one."""
 
     def configure(self, config: Mapping[str, str]) -> None: ...
 

@@ -7,7 +7,7 @@ from headgate.connector.api import SinkRecord, SinkTask
 
 
 class Values(SinkTask):
-    """Its values are in `taken` of the class; a test empties it first."""
+    """The task. Its class has the values in `taken`, which a test empties first."""
 
     taken: list[Any]
 
