@@ -1,4 +1,4 @@
-"""Every test of the contract runs against every transport."""
+"""The transports against which every test of the contract runs."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `RecordLog.consumer` and the offsets of groups promise."""
+"""The contract of `RecordLog.consumer` and of the offsets of groups."""
 
 import pytest
 from support.embedded.worlds import Transport, World

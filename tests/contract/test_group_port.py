@@ -1,4 +1,4 @@
-"""What `Group` promises. (How the coordinator decides is tested where its machine is.)"""
+"""The contract of `Group`. (The decisions of the coordinator are tested with its machine.)"""
 
 import pytest
 from support.embedded.worlds import World

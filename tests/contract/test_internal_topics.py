@@ -1,4 +1,4 @@
-"""What `ConfigLog` and `KeyedLog` promise."""
+"""The contract of `ConfigLog` and `KeyedLog`."""
 
 import pytest
 from support.embedded.worlds import World, read_on

@@ -1,4 +1,5 @@
-"""Claims of a config topic on a real broker: when a leader may go on with the producer it has."""
+"""A leader's claim of the config topic on a real broker, and when the leader may keep its
+producer."""
 
 import threading
 import time

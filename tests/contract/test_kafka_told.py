@@ -1,5 +1,5 @@
-"""Who is told of what comes on a real broker: each arrival tells, of whatever log, and who looks
-only then misses nothing."""
+"""On a real broker, each record that arrives in an internal topic wakes the worker. A worker that
+looks only then misses nothing."""
 
 import threading
 from typing import Any

@@ -1,5 +1,5 @@
-"""What `Peers` promises. What travels are calls and results: over HTTP they become requests of
-Connect's API and come out as they were."""
+"""The contract of `Peers`, which carries calls and results. Over HTTP they become requests of
+Connect's API and come out unchanged."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What `RecordLog`, its producers and `Fencer` promise."""
+"""The contract of `RecordLog`, of its producers, and of `Fencer`."""
 
 from collections.abc import Callable
 

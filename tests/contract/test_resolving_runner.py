@@ -1,4 +1,5 @@
-"""Tasks are given what their configs refer to, whatever runs them, and do not say what that is."""
+"""Every runner gives tasks the values to which their configs refer, and keeps these values out of
+what it reports."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The runner that packs tasks into processes keeps what every runner must, for each task."""
+"""The runner that packs tasks into processes keeps the contract of runners for each task."""
 
 import contextlib
 import os

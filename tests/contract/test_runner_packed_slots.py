@@ -1,4 +1,5 @@
-"""Where what is launched waits for a slot, as on Spark, there are no more processes than slots."""
+"""Where a launch waits for a slot, as on Spark, the packing runner uses no more processes than
+there are slots."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The runner of processes keeps what every runner must, and kills what does not go."""
+"""The runner of processes keeps the contract of runners, and kills a body that does not end."""
 
 import logging
 import os

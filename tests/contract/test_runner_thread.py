@@ -1,4 +1,4 @@
-"""The runner of threads keeps what every runner must; what it cannot do it says."""
+"""The runner of threads keeps the contract of runners, and reports what it cannot do."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Bodies are forked from a zygote: as if each were a new interpreter, only sooner."""
+"""Bodies are forked from a zygote. Each behaves like a new interpreter, and starts sooner."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""`headgate assign` beside Apache's assignors: the rounds of random histories as its lines.
+"""`headgate assign` computes the rounds of Apache's assignors, for random histories given as its
+input lines.
 
 A failure names its seed: ``HEADGATE_SEED=<seed> pytest tests/differential``.
 """

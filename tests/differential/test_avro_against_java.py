@@ -1,4 +1,4 @@
-"""Schemas and bytes of AvroConverter beside those of Java's AvroData, both ways."""
+"""AvroConverter's schemas and bytes are those of Java's AvroData, both ways."""
 
 import json
 import subprocess

@@ -1,7 +1,8 @@
-"""Our policies `connect` and `eager` beside Apache's assignors: random histories of a group, every
-byte of every assignment and all that the leader remembers, after every round.
+"""Our policies `connect` and `eager` compute what Apache's assignors compute.
 
-A failure names its seed: ``HEADGATE_SEED=<seed> pytest tests/differential`` runs it alone.
+Random histories of a group are compared after every round: every byte of every assignment, and all
+that the leader remembers. A failure names its seed: ``HEADGATE_SEED=<seed> pytest
+tests/differential`` runs it alone.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The order of our `java_hash` beside real hash tables: names and tasks that crowd into few
-buckets, so that tables grow early, or grow trees.
+"""`java_hash` gives the order of Java's real hash tables.
 
-A failure names its seed: ``HEADGATE_SEED=<seed> pytest tests/differential`` runs it alone.
+Names and tasks are chosen to crowd into few buckets, so that tables grow early, or grow trees. A
+failure names its seed: ``HEADGATE_SEED=<seed> pytest tests/differential`` runs it alone.
 """
 
 import os

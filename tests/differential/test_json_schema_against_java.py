@@ -1,5 +1,5 @@
-"""Documents of JsonSchemaConverter beside those of Java's JsonConverter, and beside the schema that
-is registered for them, by a Java validator.
+"""JsonSchemaConverter writes the documents of Java's JsonConverter, and a Java validator accepts
+them under the schema that is registered for them.
 
 Java's own converter is not in Maven Central. It writes values as JsonConverter does, except maps
 whose keys are no texts.

@@ -1,7 +1,8 @@
-"""Expressions read by `headgate.java.pattern` beside java.util.regex: what we take Java takes too,
-and both match the same names. What Java takes and we do not is counted, and named where it is told.
+"""`headgate.java.pattern` reads regular expressions as java.util.regex does.
 
-A failure names its seed: ``HEADGATE_SEED=<seed> pytest tests/differential`` runs it alone.
+Java accepts every expression that we accept, and both match the same names. The expressions that
+Java alone accepts are counted, and the message that refuses one names it. A failure names its seed:
+``HEADGATE_SEED=<seed> pytest tests/differential`` runs it alone.
 """
 
 import os

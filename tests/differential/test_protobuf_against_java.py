@@ -1,4 +1,4 @@
-"""Messages of ProtobufConverter beside Java's own Protobuf, both ways.
+"""ProtobufConverter's messages are those of Java's own Protobuf, both ways.
 
 Java has the registered schema alone. It finds each field's value in our bytes, and writes the same
 bytes for these values. (Java's converter itself is not in Maven Central.)

@@ -1,7 +1,7 @@
-"""The bytes of Connect's protocols, ours beside Java's: the same written, and the same read of what
-either wrote, of what was cut off and of what was damaged.
+"""Our codecs of Connect's protocols write and read the bytes that Java writes and reads.
 
-A failure names its seed: ``HEADGATE_SEED=<seed> pytest tests/differential``.
+Both also read bytes that were cut off or damaged, with the same result. A failure names its seed:
+``HEADGATE_SEED=<seed> pytest tests/differential``.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""SparkFileSink's two ways: a slice by columns gives what it gives record by record."""
+"""A slice of SparkFileSink that is read by columns gives what it gives when read record by
+record."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence

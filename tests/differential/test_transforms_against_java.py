@@ -1,4 +1,4 @@
-"""Our transforms and predicates beside Connect's own, on random records and configs.
+"""Our transforms and predicates do what Connect's own do, on random records and configs.
 
 A failure names its seed: ``HEADGATE_SEED=<seed> pytest tests/differential -k Cast`` runs it alone.
 """

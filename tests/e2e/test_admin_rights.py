@@ -1,5 +1,8 @@
-"""Connectors whose admin clients log in as somebody else than their producers and consumers: what
-fails without which right, in whose name, and that `headgate doctor` says so before."""
+"""Connectors whose admin client logs in as another principal than their producers and consumers.
+
+The tests show which missing right fails what, in whose name, and that `headgate doctor` reports it
+before.
+"""
 
 import re
 import time

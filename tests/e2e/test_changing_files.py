@@ -1,4 +1,4 @@
-"""Files whose types change, through the embedded log to Parquet, while workers are killed."""
+"""Files whose types change go through the embedded log to Parquet, while workers are killed."""
 
 import os
 import signal

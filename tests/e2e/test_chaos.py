@@ -1,8 +1,8 @@
-"""A million records through three workers on Spark while workers, an executor and frozen processes
-come and go.
+"""A million records go through three workers on Spark while workers, an executor and frozen
+processes come and go.
 
-What must come out is the input: nothing lost or doubled, in order per file, every connector
-running again. Every fault must land while records flow, or the test proves nothing.
+The output must be the input: nothing lost or doubled, in order per file, and every connector
+running again. Every fault must happen while records flow, or the test proves nothing.
 """
 
 import fcntl

@@ -1,5 +1,5 @@
-"""Config providers as users of `headgate worker` have them: references in files, topics and
-answers, values where the work is done, and nowhere else."""
+"""Config providers as users of `headgate worker` have them. Files, topics and answers show
+references; only the code that does the work gets the values."""
 
 import time
 from collections.abc import Callable, Mapping

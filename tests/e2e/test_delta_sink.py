@@ -1,4 +1,5 @@
-"""Parquet files through the embedded log into a Delta table, while tasks are killed and frozen."""
+"""Parquet files go through the embedded log into a Delta table, while tasks are killed and
+frozen."""
 
 import os
 import random

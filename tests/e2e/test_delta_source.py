@@ -1,4 +1,5 @@
-"""A Delta table that one sink writes, read into another one, while tasks are killed and frozen."""
+"""A Delta table that one sink writes is copied into another one, while tasks are killed and
+frozen."""
 
 import subprocess
 from collections.abc import Callable

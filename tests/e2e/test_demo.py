@@ -1,6 +1,6 @@
-"""The demo of README.md, in a folder of its own: it compares types, kills a worker, and counts.
+"""The demo of README.md, run in a folder of its own: it compares types, kills a worker, and counts.
 
-`make test` gives it every fifth flight, `make test-all` all of them.
+`make test` runs it on every fifth flight, `make test-all` on all of them.
 """
 
 import re

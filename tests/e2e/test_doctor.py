@@ -1,4 +1,5 @@
-"""`headgate doctor` on a broker with ACLs on: what is denied is named, tried and not guessed."""
+"""`headgate doctor` on a broker with ACLs names what is denied. It tries each operation and does
+not guess."""
 
 import time
 from collections.abc import Callable
@@ -52,12 +53,12 @@ def test_each_right_that_is_missing_is_named(
         "Describe on TransactionalId:connect-cluster-workers",
         "Write on TransactionalId:connect-cluster-workers",
     ):
-        # Who may not see the group cannot tell whether it is idle: then nothing is fenced.
+        # A user who may not see the group cannot tell if it is idle. Nothing is fenced then.
         not_tried = denied.startswith("Write on Trans")
         assert f"{'not tried' if not_tried else 'denied'}: {denied}" in nothing
     assert "Nothing is to be mended" not in nothing
 
-    # Who may see the group but not read it, before anybody was in it.
+    # A user who may see the group but not read it, before it had a member.
     allow(admin, (ResourceType.GROUP, "workers", AclOperation.DESCRIBE))
     assert "denied: Read on Group:workers" in lines_of(doctor(worker))
 
@@ -147,7 +148,7 @@ def test_each_client_of_a_connector_is_tried_as_it_logs_in(
     assert "check name and password in sasl.jaas.config" in text
     assert "Nothing" not in text
 
-    # Who may read and write a topic that is not there may not make it yet.
+    # A user who may read and write a missing topic may not create it yet.
     later = {**worker, "status.storage.topic": "later", "status.storage.replication.factor": "1"}
     both = (AclOperation.READ, AclOperation.WRITE)
     allow(admin, *((topic, "later", each) for each in both))

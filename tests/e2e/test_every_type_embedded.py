@@ -1,4 +1,4 @@
-"""A Parquet file with every type through the embedded log to Parquet, by each converter."""
+"""A Parquet file with every type goes through the embedded log to Parquet, with each converter."""
 
 from collections.abc import Iterator
 from pathlib import Path

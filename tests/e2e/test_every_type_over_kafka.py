@@ -1,4 +1,5 @@
-"""A Parquet file with every type through Kafka to Parquet, by each converter with a schema."""
+"""A Parquet file with every type goes through Kafka to Parquet, with each converter that has a
+schema."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

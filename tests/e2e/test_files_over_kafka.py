@@ -1,9 +1,9 @@
-"""Typed files over Kafka to partitioned Parquet, with transforms and dead letters, while workers
-and tasks of both sides are killed at random: every row is there once, with its types.
+"""Typed files go over Kafka to partitioned Parquet, with transforms and dead letters. Workers and
+tasks of both sides are killed at random, and every row is there once, with its types.
 
-Lines of CSV with bad ones among them go one by one. Rows of Parquet go as batches, whose JSON or
-Avro is made by columns, and which the producer gets as such
-(`tests/unit/task/test_source_columns.py`)."""
+Lines of CSV, some of them bad, go one by one. Rows of Parquet go as batches, whose JSON or Avro is
+made by columns and given to the producer in that form (`tests/unit/task/test_source_columns.py`).
+"""
 
 import os
 import random

@@ -1,4 +1,5 @@
-"""Garbage in the internal topics: shown with its place, passed over, fatal to nobody."""
+"""Garbage in the internal topics is reported with its place and passed over, and stops no
+worker."""
 
 import contextlib
 import json

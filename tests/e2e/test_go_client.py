@@ -1,4 +1,5 @@
-"""A client in Go, from our protos alone, runs the life of a connector on a real `headgate up`."""
+"""A client in Go, made from our protos alone, runs the life of a connector on a real `headgate
+up`."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
-"""Calls between workers by gRPC, on a real broker: in a group of ours, and beside a worker that has
-none."""
+"""Workers on a real broker call each other by gRPC, in a group of ours, and also beside a worker
+without gRPC."""
 
 import contextlib
 from collections.abc import Iterator

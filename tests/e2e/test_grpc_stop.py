@@ -1,4 +1,5 @@
-"""SIGTERM to `headgate worker` and `headgate up`: clients of gRPC hear of it before tasks stop."""
+"""After SIGTERM to `headgate worker` or `headgate up`, clients of gRPC hear of the end before tasks
+stop."""
 
 import contextlib
 import time

@@ -1,5 +1,4 @@
-"""A call into a connector that does not return is shown by every worker of the group, on a real
-broker."""
+"""Every worker of a group on a real broker shows a call into a connector that does not return."""
 
 import contextlib
 import re

@@ -1,4 +1,5 @@
-"""Parquet files through the embedded log into an Iceberg table, through kills and freezes."""
+"""Parquet files go through the embedded log into an Iceberg table, while tasks are killed and
+frozen."""
 
 import random
 import time

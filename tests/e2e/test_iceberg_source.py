@@ -1,4 +1,4 @@
-"""An Iceberg table that one sink writes, read into another one, while tasks are killed."""
+"""An Iceberg table that one sink writes is copied into another one, while tasks are killed."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""What `pip install headgate` gives: commands that run without an extra, and the rest in words."""
+"""After `pip install headgate`, the commands that need no extra run, and the others say what is
+missing."""
 
 import json
 import shutil

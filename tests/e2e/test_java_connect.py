@@ -1,4 +1,4 @@
-"""Java workers and programs that other tests compare with and live beside."""
+"""The Java workers and programs on which other tests rely."""
 
 from collections.abc import Callable
 from functools import partial

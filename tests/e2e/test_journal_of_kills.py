@@ -1,4 +1,5 @@
-"""Journals of live workers, one of which is killed twice, replay to what was decided."""
+"""The journals of live workers, one of which is killed twice, replay to the decisions that were
+made."""
 
 import json
 import os

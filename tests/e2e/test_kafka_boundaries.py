@@ -1,5 +1,7 @@
-"""Where transactions end, a source's (`transaction.boundary`) and the leader's, as the broker keeps
-them: batch by batch, with the markers that no consumer shows."""
+"""Where the transactions of a source (`transaction.boundary`) and of the leader end.
+
+The tests look at the batches as the broker keeps them, with the markers that no consumer shows.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator

@@ -1,4 +1,5 @@
-"""The broker that other tests stand on: found, started, killed, and gone when it should be."""
+"""The broker on which other tests rely is found or started, can be killed, and is gone in the
+end."""
 
 import os
 import signal

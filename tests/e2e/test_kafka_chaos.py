@@ -1,11 +1,11 @@
-"""A million lines through three workers on Kafka, exactly once, while workers, tasks and the broker
-are killed and frozen ones wake up as zombies.
+"""A million lines go through three workers on Kafka, exactly once. Workers, tasks and the broker
+are killed, and frozen ones wake up as zombies.
 
-Committed readers must see the input once and in order, no task may ever be FAILED, and all must be
-RUNNING again without help. Every blow lands while records flow, or the test proves nothing.
+Committed readers must see the input once and in order. No task may ever be FAILED, and all must be
+RUNNING again without help. Every fault happens while records flow, or the test proves nothing.
 
-Ten of the zombies are frozen in their commit, when they have looked at their lifeline for the last
-time: nothing but the brokers keeps them from ending their transaction, and each must end fenced.
+Ten of the zombies are frozen in their commit, after their last look at their lifeline. Nothing but
+the brokers keeps them from ending their transaction, and each must end fenced.
 """
 
 import os

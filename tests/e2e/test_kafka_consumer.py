@@ -1,4 +1,5 @@
-"""A sink's consumer on a real broker: what its contract with the body asks beyond the port's."""
+"""A sink's consumer on a real broker keeps its contract with the task body, which asks more than
+the port's."""
 
 import time
 from collections.abc import Iterator
@@ -412,7 +413,7 @@ def test_with_the_cooperative_assignor_what_stays_is_not_disturbed(
     await_partitions(first)
     assert came == [[(topic, 0), (topic, 1)]]
     assert first.poll(100, 500) == []
-    second = opened(world, log)  # who subscribes joins by itself, polled or not
+    second = opened(world, log)  # it joins by itself, polled or not
     found: list[ConsumerRecord] = []
     deadline = time.monotonic() + 60
     while len(found) < 10:

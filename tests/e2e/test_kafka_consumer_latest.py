@@ -1,4 +1,4 @@
-"""A sink's consumer that begins with what comes from now on: places are kept from the start."""
+"""A sink's consumer that begins at the end of its topics keeps its positions from the start."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,5 +1,5 @@
-"""Dead letters and created topics on a real broker: in the transaction of their records, with the
-settings that the config names."""
+"""Dead letters on a real broker are in the transaction of their records, and their topics are
+created with the settings that the config names."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""`scheduled.rebalance.max.delay.ms` on a real broker, while the leader that set it is lost too."""
+"""`scheduled.rebalance.max.delay.ms` holds on a real broker, also when the leader that set the
+delay is lost."""
 
 import contextlib
 import time

@@ -1,4 +1,5 @@
-"""Offsets that deleted connectors have left on a real broker, exactly once, asked of a follower."""
+"""Offsets that deleted connectors have left on a real broker, under exactly-once, are changed by
+way of a follower."""
 
 from pathlib import Path
 

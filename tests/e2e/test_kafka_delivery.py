@@ -1,5 +1,7 @@
-"""At least once on Kafka, while tasks and workers are killed: nothing is lost, neither by a source
-nor by a sink whose partitions move between its tasks; offsets never run ahead of what is delivered.
+"""Delivery is at least once on Kafka while tasks and workers are killed.
+
+Neither a source nor a sink whose partitions move between its tasks loses a record. Offsets never
+run ahead of what is delivered.
 """
 
 import os

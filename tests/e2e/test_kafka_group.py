@@ -1,4 +1,4 @@
-"""The group port where a broker does not answer, or refuses."""
+"""The group port when a broker does not answer, or refuses."""
 
 import contextlib
 import time

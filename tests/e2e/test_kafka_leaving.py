@@ -1,4 +1,4 @@
-"""Consumers that leave their group while it shares its partitions out anew."""
+"""A consumer leaves its group while a rebalance is under way."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Bytes, commit times and lag of tasks on a real broker."""
+"""A task on a real broker reports its bytes, commit times and lag."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

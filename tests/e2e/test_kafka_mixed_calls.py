@@ -1,5 +1,7 @@
-"""2,000 mixed calls by gRPC and REST at random workers of three, of which one is killed, and one is
-stopped and goes on: each is answered once, nothing acknowledged is lost, nothing is done twice.
+"""Users make 2,000 mixed calls by gRPC and REST at random workers of three, one of which is killed
+and one stopped for a while.
+
+Each call is answered once, nothing acknowledged is lost, and nothing is done twice.
 """
 
 import json

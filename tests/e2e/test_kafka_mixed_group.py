@@ -1,5 +1,5 @@
-"""One group of Java workers and ours, on a real broker: joins, leaves and kills of each, in every
-version of Connect's protocol, each side leading."""
+"""One group of Java workers and ours on a real broker, in every version of Connect's protocol.
+Workers of each kind join, leave, are killed, and lead."""
 
 import contextlib
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Workers that log in by tokens of an identity provider, which live shorter than they do."""
+"""Workers log in with tokens of an identity provider that expire before the workers end."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,5 @@
-"""Offsets of a connector that has an offsets topic of its own, beside the workers' global one."""
+"""A connector with an offsets topic of its own has its offsets there and in the workers' global
+topic."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Ranges of a topic as planned batches read them, where offsets have no records: markers of
-transactions, what was aborted, what retention took."""
+"""Planned batches read ranges of a topic in which some offsets have no record: transaction markers,
+aborted records, and records that retention deleted."""
 
 import time
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""A cluster of three brokers, each of which is killed once while records flow, exactly once,
-together with the worker that has the task.
+"""Each of three brokers is killed once, together with the worker that has the task, while records
+flow exactly once.
 
-Whichever of them has the group's coordinator, the transactions' coordinator or a partition: what it
-had moves to another, where the task's producer is fenced and its successor goes on.
+A killed broker may have the group's coordinator, the transaction coordinator or a partition. It
+moves to another broker, where the task's old producer is fenced and its successor goes on.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""What an open transaction makes of a broker that is there and does not answer."""
+"""An open transaction on a broker that is up but does not answer."""
 
 import contextlib
 import gc
@@ -58,7 +58,7 @@ def test_a_broker_that_is_silent_for_longer_than_records_wait(
         producer.commit([(b"k", value)])
 
     def send_and_commit() -> None:
-        # librdkafka tells whoever sends, or only whoever commits, as its threads go.
+        # librdkafka tells the sender, or only the committer: its threads decide that.
         with contextlib.suppress(AssertionError):
             await_true("no more records", lambda: producer.send(lost), 5)
         producer.commit([(b"k", b"lost")])

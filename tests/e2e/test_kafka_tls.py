@@ -1,5 +1,5 @@
-"""Workers on brokers with TLS and logins: the stores and settings of a Java cluster as they are,
-and what becomes of a worker that is not let in."""
+"""Workers use brokers with TLS and logins, with the key stores and settings of a Java cluster. A
+worker that may not log in says so."""
 
 import contextlib
 import time

@@ -1,4 +1,5 @@
-"""What only a real broker does: open transactions that outlive their producers, markers, limits."""
+"""Behaviour that only a real broker has: open transactions that outlive their producers, markers
+and limits."""
 
 import contextlib
 import os
@@ -134,7 +135,7 @@ def test_a_record_behind_an_open_transaction_is_waited_for_and_the_reason_told(
     log.append([("behind", b"v")], privileged=False)
     with pytest.raises(TransportError, match=r"ends at 3, but nothing .* after 1 .*open trans"):
         read_on(log)
-    # Who only looks is not held up.
+    # A client that only looks is not held up.
     began = time.monotonic()
     assert [r.key for r in log.read(0)[0]] in ([b"before"], [])
     assert time.monotonic() - began < 1

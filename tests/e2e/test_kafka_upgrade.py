@@ -1,6 +1,5 @@
-"""A cluster goes from at-least-once to exactly-once and back, worker by worker, while records flow;
-and source offsets that are in a topic of the connector's own.
-"""
+"""A cluster goes from at-least-once to exactly-once and back, worker by worker, while records flow.
+Some source offsets are in a connector's own topic."""
 
 import threading
 from collections.abc import Callable

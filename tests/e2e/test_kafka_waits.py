@@ -1,4 +1,4 @@
-"""A wait right behind a restart that leaves nothing in the config topic, on a real broker whose
+"""A wait right after a restart that writes nothing to the config topic, on a real broker whose
 status topic is slow to take records."""
 
 import contextlib

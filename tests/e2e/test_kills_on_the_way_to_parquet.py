@@ -1,6 +1,8 @@
-"""Typed CSV files through the embedded log to Parquet, with transforms and dead letters on both
-sides, while workers and tasks are killed at random: every row is there once, with its types. (Over
-Kafka: `test_files_over_kafka`.)"""
+"""Typed CSV files go through the embedded log to Parquet, with transforms and dead letters on both
+sides. Workers and tasks are killed at random, and every row is there once, with its types.
+
+`test_files_over_kafka` has the same over Kafka.
+"""
 
 import os
 import random

@@ -1,8 +1,8 @@
-"""KIP-618's worker F: it has its fence, and blocks before its producer is initialised.
+"""KIP-618's worker F has its fencing done, and blocks before its producer is initialised.
 
-By the time it goes on the connector has other task configs and its tasks are another's, of which
-its worker has not heard yet. Kafka takes its producer all the same, which shuts out the rightful
-one. All that is left between it and the topic is the look at the config topic after that.
+By the time it goes on, the connector has new task configs and its tasks are assigned to another
+worker, of which F has not heard. Kafka accepts F's producer all the same, which fences the rightful
+one. Only the recheck of the config topic then keeps F's task from the topic.
 """
 
 import itertools

@@ -1,7 +1,7 @@
-"""KIP-618's stories, told to real workers on a real broker.
+"""The stories of KIP-618, told to real workers on a real broker.
 
-F is a task that has not heard that it was to stop: a producer under a task's transactional id, with
-a transaction open. L leads, O runs the tasks that come after.
+F is a task that has not heard that it must stop: a producer under a task's transactional id, with
+an open transaction. L leads, and O runs the tasks that come after.
 """
 
 import contextlib

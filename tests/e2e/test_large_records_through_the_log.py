@@ -1,4 +1,5 @@
-"""Records of 40 MB among small ones, through the embedded log to files, and one over its limit."""
+"""Records of 40 MB among small ones go through the embedded log to files. One record is over the
+log's limit."""
 
 import json
 import re

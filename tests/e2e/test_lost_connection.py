@@ -1,4 +1,5 @@
-"""A `headgate up` is killed while it is asked: what its client and its user are told."""
+"""A `headgate up` is killed in the middle of a call. The client and its user learn what is known of
+the outcome."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""`headgate observe` on a broker whose topics hold what workers would have written."""
+"""`headgate observe` on a broker whose topics hold records as workers write them."""
 
 import json
 import os

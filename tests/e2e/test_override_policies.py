@@ -1,5 +1,5 @@
-"""`connector.client.config.override.policy` on a worker: what it refuses, and that brokers see what
-it lets pass."""
+"""A worker's `connector.client.config.override.policy` refuses some overrides, and brokers see the
+others."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The connectors of docs/build/connectors.md, run as it says."""
+"""The connectors of docs/build/connectors.md run as the page says."""
 
 import json
 import os

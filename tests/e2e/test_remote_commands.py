@@ -1,4 +1,4 @@
-"""The commands, the client and the example of docs/run/grpc.md on a real `headgate up`."""
+"""The commands, the client and the example of docs/run/grpc.md run on a real `headgate up`."""
 
 import json
 import os

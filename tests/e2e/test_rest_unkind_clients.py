@@ -1,8 +1,7 @@
 """A worker's REST server under slow, huge and hung requests, all kinds at once.
 
-`HEADGATE_UNKIND_S` says how many seconds; what was measured is printed (``pytest -s``). The clients
-and whatever else runs share the machine with the worker: what that costs is told by a server beside
-it that does nothing else than answer.
+`HEADGATE_UNKIND_S` gives the seconds, and the measurements are printed (``pytest -s``). The clients
+share the machine with the worker. A server beside it that only answers shows what that costs.
 """
 
 import http.client

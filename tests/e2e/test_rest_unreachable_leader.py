@@ -1,4 +1,4 @@
-"""A leader whose advertised address is wrong: what the caller, the log and the commands say."""
+"""When a leader's advertised address is wrong, the caller, the log and the commands say so."""
 
 import logging
 import time

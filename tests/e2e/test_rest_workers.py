@@ -1,4 +1,4 @@
-"""Any worker of a group can be asked: the calls go by HTTP to the leader and to owners."""
+"""Any worker of a group takes a call, and passes it on by HTTP to the leader or to owners."""
 
 from collections import Counter
 from collections.abc import Iterator

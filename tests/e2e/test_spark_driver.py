@@ -1,4 +1,4 @@
-"""A driver of a real Spark: how it answers while it computes, stands still and goes on."""
+"""The driver of a real Spark answers while it computes, and does not while it is frozen."""
 
 import os
 import signal

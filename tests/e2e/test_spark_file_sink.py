@@ -1,4 +1,5 @@
-"""The file sink on a real Spark and the embedded log: every record once, whatever is killed."""
+"""SparkFileSink on a real Spark and the embedded log writes every record once, whatever is
+killed."""
 
 import json
 import os

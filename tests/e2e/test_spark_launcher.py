@@ -1,4 +1,4 @@
-"""Task bodies on real executors: many at once, interrupted, and what is left when things die."""
+"""Task bodies on real executors: many at once, interrupted, and left behind when processes die."""
 
 import importlib.metadata
 import json

@@ -1,4 +1,5 @@
-"""`headgate worker` with its tasks on Spark: files to a topic to files, each record once."""
+"""`headgate worker` with its tasks on Spark copies files to a topic and the topic to files, each
+record once."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tasks that share a Python worker of Spark keep what every task must."""
+"""Tasks that share a Python worker of Spark keep the contract of runners."""
 
 import contextlib
 import os

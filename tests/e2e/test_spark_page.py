@@ -1,4 +1,4 @@
-"""The five minutes of docs/run/spark.md, from a notebook to a pipeline, as a user takes them."""
+"""The five minutes of docs/run/spark.md, from a notebook to a pipeline, run as a user runs them."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""Why a worker on Spark is soon ready, as an order of events: nothing waits for a JVM that does not
-need it, tasks start side by side, and whoever comes later begins no second JVM."""
+"""A worker on Spark is ready soon. Nothing that does not need a JVM waits for one, tasks start side
+by side, and a later worker starts no second JVM."""
 
 import os
 import re

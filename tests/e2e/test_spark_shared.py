@@ -1,4 +1,4 @@
-"""One Spark for all workers of a machine: real JVMs, real kills."""
+"""All workers of a machine share one Spark: real JVMs, real kills."""
 
 import os
 import signal

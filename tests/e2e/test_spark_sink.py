@@ -1,4 +1,4 @@
-"""SparkSink on a real Spark: typed rows into files, exactly once."""
+"""SparkSink on a real Spark writes typed rows into files, exactly once."""
 
 import datetime
 import json

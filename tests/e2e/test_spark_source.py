@@ -1,4 +1,4 @@
-"""SparkSource on a real Spark: rows as records, once each, in each of its modes."""
+"""SparkSource on a real Spark gives rows as records, once each, in each of its modes."""
 
 import datetime
 from collections import Counter

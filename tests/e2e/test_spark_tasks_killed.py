@@ -1,5 +1,8 @@
-"""Tasks that work by Spark are killed at each step of a commit, and so are Spark's executors and
-its driver; zombies of them wake up with stale and with fresh views. Every row comes out once."""
+"""Tasks that work on Spark are killed at each step of a commit, and so are Spark's executors and
+its driver.
+
+Zombies of them wake up with stale and with fresh views. Every row comes out once.
+"""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""`headgate standalone` as its user sees it: connectors from files, offsets that outlast it."""
+"""`headgate standalone` as its user sees it: it runs connectors from files, and its offsets survive
+it."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The examples of docs/run/tables.md, run as they stand, but for the paths of files."""
+"""The examples of docs/run/tables.md run as they stand, except for the paths of files."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What becomes of tasks that lack a right: they fail and say what it is, as Connect's do."""
+"""Tasks that lack a right fail and name it, as Connect's do."""
 
 import time
 from collections.abc import Iterator

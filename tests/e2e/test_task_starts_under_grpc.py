@@ -1,4 +1,4 @@
-"""Tasks that start while gRPC answers: what they are forked from knows nothing of it."""
+"""Tasks start while gRPC answers. The process from which they are forked has no gRPC."""
 
 import os
 import sys

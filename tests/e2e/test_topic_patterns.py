@@ -1,4 +1,5 @@
-"""A sink with `topics.regex` on a broker, as its user sees it: workers, standalone, observe."""
+"""A sink with `topics.regex` on a broker, as its user sees it with workers, standalone and
+observe."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Two clusters on one broker that were given the same group.id: each must be told of the other."""
+"""Two clusters on one broker have the same group.id by mistake. Each must report the other."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Parquet files with every type through the embedded log to Parquet, without Spark."""
+"""Parquet files with every type go through the embedded log to Parquet, without Spark."""
 
 import os
 import random

@@ -1,7 +1,8 @@
-"""Connectors whose brokers' host has no address, or has nobody that listens.
+"""The brokers' host of a connector has no address, or no broker listens there.
 
 Source: ConnectWorkerIntegrationTest, testRestartFailedTask. The connector is RUNNING and its task
-FAILED, until the config is mended."""
+FAILED, until the config is corrected.
+"""
 
 from pathlib import Path
 from typing import Any

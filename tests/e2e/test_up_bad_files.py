@@ -1,4 +1,4 @@
-"""`headgate up` over files of which some are bad: good ones arrive, the rest is named."""
+"""`headgate up` over files of which some are bad copies the good ones and names the others."""
 
 import json
 import subprocess

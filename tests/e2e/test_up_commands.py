@@ -1,5 +1,8 @@
-"""`headgate up` as a user meets it: it ends when idle, goes on where it was, says who holds a
-folder, leaves nothing behind however it ends."""
+"""`headgate up` as a user meets it.
+
+It ends when idle, goes on where it was, names the process that holds a folder, and leaves no
+process behind however it ends.
+"""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""`headgate up` with bad lines: a source's and a sink's stand in their queues, the rest arrives."""
+"""With bad lines, `headgate up` puts a source's and a sink's dead letters into their topics and
+copies all other lines."""
 
 import json
 import os

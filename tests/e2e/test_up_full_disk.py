@@ -1,4 +1,5 @@
-"""A whole `headgate up` whose data folder's disk runs full; all is there after space was made."""
+"""The disk of the data folder of a `headgate up` runs full. Once there is space again, all records
+arrive."""
 
 import signal
 import subprocess

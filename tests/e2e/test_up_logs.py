@@ -1,4 +1,4 @@
-"""The logs of the workers of a real `headgate up`, as a reader asks them: is it moving?"""
+"""The logs of the workers of a real `headgate up` show their readers whether records move."""
 
 import json
 import re

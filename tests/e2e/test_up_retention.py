@@ -1,4 +1,4 @@
-"""Retention while `headgate up` is killed: what sinks have not written stays."""
+"""Retention keeps the records that sinks have not written, also while `headgate up` is killed."""
 
 import json
 import random

@@ -1,5 +1,5 @@
-"""`headgate up` and the Spark that its workers share: it dies or stands still, another comes, and
-nothing is lost."""
+"""The Spark that the workers of `headgate up` share dies or freezes. Another one starts, and no
+record is lost."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""A worker that may not be in its group: it says what it lacks, and gives up as Connect's does."""
+"""A worker that may not join its group says which right it lacks, and gives up as Connect's
+does."""
 
 from collections.abc import Callable
 from pathlib import Path

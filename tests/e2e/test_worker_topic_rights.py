@@ -1,5 +1,5 @@
-"""A worker that may not read, write or make one of its internal topics: it names the operation, the
-topic and its principal, and goes on when it is given what it lacked."""
+"""A worker that may not read, write or create one of its internal topics names the operation, the
+topic and its principal. It goes on when it gets the right."""
 
 import contextlib
 import json

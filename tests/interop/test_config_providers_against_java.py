@@ -1,4 +1,4 @@
-"""References to config providers, resolved by Kafka 4.3.1 and by us."""
+"""Kafka 4.3.1 and Headgate resolve references to config providers in the same way."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""A cluster of Java's whose configs refer to config providers, taken over as it is."""
+"""Headgate takes over a cluster of Java's whose configs refer to config providers, as it is."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The dead letters of a Java worker and of ours, of the same records and the same config."""
+"""A Java worker and ours write the same dead letters for the same records and the same config."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,6 +1,9 @@
-"""Exactly-once tasks of a Java worker and of ours under one connector, which is given other task
-configs while records flow: who leads shuts out all that wrote before, and only then anybody's tasks
-start anew. What became of each transactional id the brokers' own log of transactions tells."""
+"""Exactly-once tasks of a Java worker and of ours run under one connector, which gets new task
+configs while records flow.
+
+The leader fences all producers that wrote before, and only then do tasks of either worker start
+again. The brokers' own transaction log shows the fate of each transactional id.
+"""
 
 import contextlib
 import json

@@ -1,6 +1,8 @@
-"""A worker of ours and one of Java's in one group, in every version of Connect's protocol:
-whichever goes, stopped or killed, leading or following, the other takes its work over, and it comes
-back. Records under exactly-once are there once, in order."""
+"""A Headgate worker and a Java worker are in one group, in every version of Connect's protocol.
+
+Each of them is stopped and killed, as leader and as follower. The other takes over its work, and it
+comes back. Records under exactly-once are there once, in order.
+"""
 
 import itertools
 import time

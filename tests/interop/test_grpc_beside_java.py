@@ -1,5 +1,8 @@
-"""Our workers by gRPC while a Java worker is in their group: they call each other by HTTP then, and
-by gRPC before it comes and when it has gone. A leader that is Java's refuses what it cannot do."""
+"""Headgate workers call each other by gRPC, except while a Java worker is in their group.
+
+Then they call by HTTP, and by gRPC again once it has gone. A leader that is Java's refuses what it
+cannot do.
+"""
 
 import contextlib
 import threading

@@ -1,4 +1,4 @@
-"""`JsonConverter`'s bytes beside those of Connect 4.3.1, both ways, and the lines of a file."""
+"""`JsonConverter` writes and reads the bytes of Connect 4.3.1's, and the lines of a file."""
 
 import json
 import subprocess

@@ -1,5 +1,5 @@
-"""`headgate up` on a schema registry that is not ours, behind TLS, client certificates and a
-password that the pipeline file only refers to."""
+"""`headgate up` uses a third party's schema registry behind TLS, client certificates and a password
+to which the pipeline file only refers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,5 +115,5 @@ def test_types_come_through_and_no_password_is_kept(
     everything = kept(up)
     assert b"hunter2" not in everything
     assert USER_INFO.partition(":")[2].encode() not in everything
-    # Who asks the registry itself finds the topic's schema there.
+    # A client that asks the registry itself finds the topic's schema there.
     assert httpx.get(f"{schema_registry}/subjects/{topic}-value/versions").json() == [1]

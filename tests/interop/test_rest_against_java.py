@@ -1,8 +1,8 @@
-"""The same requests, good and bad, to a worker of ours and to a Java worker: the same answers.
+"""A Headgate worker and a Java worker give the same answers to the same requests, good and bad.
 
-Where an answer differs on purpose the table `DIFFERS` says so, and why; ``docs/run/rest.md`` has
-the same table for users. One story is told to both, step by step, so that each answer depends on
-all that was asked before.
+Where an answer differs on purpose, the table `DIFFERS` gives the reason; ``docs/run/rest.md`` has
+the same table for users. Both workers get one story, step by step, so each answer depends on all
+requests before.
 """
 
 import json

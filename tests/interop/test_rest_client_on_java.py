@@ -1,4 +1,4 @@
-"""Our calls on a real Java worker, as a worker of ours in its group would make them."""
+"""A real Java worker answers our calls, made as a Headgate worker in its group makes them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -193,7 +193,7 @@ def test_what_workers_tell_each_other_is_believed_by_its_signature(asking: Askin
     invalid = "Internal request contained invalid signature."
     assert refused() == m.Failure(m.ErrorKind.NOT_READY, invalid)
     asking.keys.key, asking.keys.sessioned = key, False
-    # Who knows of the newest round signs: asked again it is.
+    # A worker signs once it knows of the newest round, so the call is made again.
     missing = "Internal request missing required signature"
     assert refused() == m.Failure(m.ErrorKind.NOT_READY, missing)
 

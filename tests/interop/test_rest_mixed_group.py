@@ -1,5 +1,5 @@
-"""A Java worker and one of ours in one group: either is asked, the leader does it, and the calls in
-between go both ways, the internal ones signed."""
+"""A Java worker and a Headgate worker are in one group. Either takes a call, and the leader
+executes it. Calls between them go both ways, and the internal ones are signed."""
 
 import contextlib
 import time

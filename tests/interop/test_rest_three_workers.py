@@ -1,6 +1,9 @@
-"""Three workers in one group, two of one kind and one of the other. Who is asked neither leads nor
-owns what is to be restarted, so the call is passed on twice: to the leader, and to the owner that
-only the leader knows. Failed tasks, and levels of loggers, are every worker's business as well."""
+"""Three workers are in one group, two of one kind and one of the other.
+
+The worker that takes the call neither leads nor owns what is to be restarted. So the call is passed
+on twice: to the leader, and to the owner that only the leader knows. Failed tasks and levels of
+loggers concern every worker as well.
+"""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""Converters on a registry that is not ours, beside Confluent's own deserializers for Python."""
+"""Our converters and Confluent's own deserializers for Python use a third party's registry."""
 
 import json
 import urllib.request

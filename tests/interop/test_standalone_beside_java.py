@@ -1,4 +1,4 @@
-"""`headgate standalone` and Java's, one after the other on the same file of source offsets."""
+"""`headgate standalone` and Java's run one after the other on the same file of source offsets."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Our status records as a Java worker's status store reads them: what it does not know, it passes
-over."""
+"""A Java worker's status store reads our status records, and passes over the fields that it does
+not know."""
 
 import json
 import subprocess

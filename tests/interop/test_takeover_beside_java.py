@@ -1,6 +1,8 @@
-"""One kind of worker takes over the other's cluster, started on the other's very properties file:
-configs, target states, statuses and offsets are each other's, and what one changed the other goes
-on with. Records under exactly-once are there once, in order."""
+"""One kind of worker takes over the other's cluster, started on the other's own properties file.
+
+Each reads the other's configs, target states, statuses and offsets, and goes on with the other's
+changes. Records under exactly-once are there once, in order.
+"""
 
 import contextlib
 import json

@@ -1,5 +1,5 @@
-"""A sink with `topics.regex` that Java began: both kinds of tasks in its consumer group while a
-topic comes, then ours alone. Every record is there once."""
+"""A sink with `topics.regex` that Java began has tasks of both kinds in its consumer group while a
+topic is created, and then ours alone. Every record is there once."""
 
 import time
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Rows with types between our connectors and Java's, each on its own worker, by JsonConverter with
-schemas: a Java sink reads what our source wrote, and our sink reads what a Java source wrote."""
+"""Typed rows go between our connectors and Java's, each on its own worker, by JsonConverter with
+schemas. Each side's sink reads the rows of the other side's source."""
 
 import datetime
 from collections.abc import Callable

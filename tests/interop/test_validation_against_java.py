@@ -1,4 +1,4 @@
-"""What is wrong with a config, and which keys there are: the bodies of Java's worker, and ours."""
+"""Java's worker and ours answer a validation with the same errors and the same keys."""
 
 from typing import Any
 

@@ -1,5 +1,4 @@
-"""The table of a worker's settings beside the definitions of Kafka 4.3.1: same keys, same defaults,
-same numbers."""
+"""The table of a worker's settings has the keys and the defaults of Kafka 4.3.1's definitions."""
 
 import json
 import subprocess

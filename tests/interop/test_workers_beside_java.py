@@ -1,5 +1,5 @@
-"""Workers of ours and Java's in one group while leadership moves, by leaves and by kills. Records
-under exactly-once are there once, in order."""
+"""Headgate's and Java's workers are in one group while leadership moves, by leaves and by kills.
+Records under exactly-once are there once, in order."""
 
 import time
 from functools import partial

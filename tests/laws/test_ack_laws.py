@@ -1,5 +1,5 @@
-"""What may be committed without transactions: always the offset of the last record of the leading
-run of acknowledged ones, per source partition, however acknowledgements come."""
+"""Without transactions, a source may commit only the offset of the last record before the first
+unacknowledged one, per source partition, however acknowledgements come."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,5 +1,8 @@
-"""Laws of the policy `kip415` over whole histories of a group: members come, go, bounce and freeze,
-connectors appear and go, syncs fail, leaders change."""
+"""Laws of the policy `kip415` over whole histories of a group.
+
+Members join, leave, bounce and freeze, connectors appear and disappear, syncs fail, and leaders
+change.
+"""
 
 from collections import Counter
 

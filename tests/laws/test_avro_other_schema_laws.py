@@ -1,5 +1,5 @@
-"""Batches under another Avro schema than their own (`use.latest.version`): columns give what the
-converter gives row by row, to the byte, or leave it to the rows."""
+"""Batches are written under another Avro schema than their own (`use.latest.version`). The columns
+give the converter's bytes for each row, or leave the batch to the rows."""
 
 import json
 from typing import Any

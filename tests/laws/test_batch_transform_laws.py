@@ -1,5 +1,7 @@
-"""A chain of transforms makes of a batch the records that it makes of the batch's rows one by one:
-values, schemas, keys, headers, topics, what is dropped, and what fails with which text."""
+"""A chain of transforms makes the same records from a batch as from the batch's rows one by one.
+
+That holds for values, schemas, keys, headers, topics, dropped records, and the texts of errors.
+"""
 
 from collections.abc import Sequence
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Laws that Apache's assignors keep, quirks and all, over whole histories of a group."""
+"""Laws that Apache's assignors keep over whole histories of a group, quirks included."""
 
 from collections import Counter
 

@@ -1,5 +1,4 @@
-"""What JsonConverter makes of each row of a batch, and what is made of its columns, is the same to
-the byte."""
+"""JsonConverter makes the same bytes from the columns of a batch as from its rows."""
 
 from collections.abc import Mapping
 from typing import Any

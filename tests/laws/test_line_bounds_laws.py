@@ -1,4 +1,4 @@
-"""Bounds of lines as Arrow finds them, beside those of Python's own way of splitting."""
+"""Arrow finds the bounds of lines where Python's own splitting finds them."""
 
 from itertools import accumulate, pairwise
 

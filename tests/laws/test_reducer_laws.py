@@ -1,4 +1,4 @@
-"""What holds for every config topic, whatever is in it."""
+"""Laws of the fold of a config topic, whatever records the topic has."""
 
 import json
 from collections.abc import Sequence

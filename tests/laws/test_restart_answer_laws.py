@@ -1,5 +1,8 @@
-"""What holds for every answer to a restart, whatever befalls the workers meanwhile: it comes once,
-and no reader of both topics then takes what the run before has said for the new run's word."""
+"""Laws of the answer to a restart, whatever happens to the workers meanwhile.
+
+It comes once. After it, no reader of both topics takes the statuses of the run before for those of
+the new run.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""What holds for every status topic and every offsets topic."""
+"""Laws of the fold of every status topic and every offsets topic."""
 
 from copy import deepcopy
 from itertools import pairwise

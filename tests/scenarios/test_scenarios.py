@@ -1,5 +1,5 @@
-"""Runs every text scenario under ``specs/``; how they are written is told in
-`tests/support/scenarios/runner.py`."""
+"""Every text scenario under ``specs/`` is run. `tests/support/scenarios/runner.py` says how they
+are written."""
 
 from pathlib import Path
 

@@ -1,6 +1,7 @@
-"""Every check of the simulation can fail: without its guard some seed breaks the invariant.
+"""Every check of the simulation can fail: without its guard, some seed breaks the invariant.
 
-One test per invariant of docs/know/architecture.md. What is removed is named in the test.
+There is one test for each invariant of docs/know/architecture.md. The test's name says which guard
+is removed.
 """
 
 from collections.abc import Callable, Iterable

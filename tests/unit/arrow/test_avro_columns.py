@@ -1,4 +1,5 @@
-"""Rows of a batch as Avro by columns: numbers of each length, and what is left to the rows."""
+"""Rows of a batch are written as Avro by columns: numbers of each length, and batches that are left
+to the rows."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Transforms on batches of Arrow rows: which go at once, and which must not."""
+"""Transforms on batches of Arrow rows: which chains take a whole batch, and which must not."""
 
 import datetime
 import math

@@ -1,4 +1,4 @@
-"""Slices of a batch have no more than their rows use."""
+"""A slice of a batch holds no more bytes than its rows use."""
 
 from typing import Any
 

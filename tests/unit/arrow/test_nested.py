@@ -1,4 +1,4 @@
-"""Dictionaries whose codes do not tell all: nulls among their words, and codes that nulls hide."""
+"""Arrow dictionaries with nulls: nulls among their values, and codes that a null hides."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rows that come one by one are widened as Arrow widens them, only quicker."""
+"""Rows that come one by one are widened as Arrow widens them, but faster."""
 
 import datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Batches of Arrow rows as records, and as bytes."""
+"""Batches of Arrow rows become records, and bytes."""
 
 import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which Arrow types hold the values of which others, and that no value is changed on the way."""
+"""Which Arrow types hold the values of which others. No value is changed by a widening."""
 
 import datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""`ConfigDef` beyond what the scenarios in ``specs/connector`` hold, and the answer's shape."""
+"""`ConfigDef` beyond the scenarios in ``specs/connector``, and the shape of its answer."""
 
 from collections.abc import Mapping
 from typing import Any

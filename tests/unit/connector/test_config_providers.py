@@ -1,4 +1,4 @@
-"""References to config providers: laws, what a failing provider may say, what is hidden."""
+"""References to config providers: laws, the messages of a failing provider, and hidden values."""
 
 from collections.abc import Collection, Mapping
 

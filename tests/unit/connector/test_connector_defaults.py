@@ -1,4 +1,4 @@
-"""What a connector has that defines no more than its task class."""
+"""The behaviour of a connector that defines nothing but its task class."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What is told beforehand where records are delivered at least once only."""
+"""A connector's config gets a note where its records are delivered at least once only."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,5 +1,8 @@
-"""Each transform on a record without schema and on one with: what `docs/run/transforms.md` shows,
-and where ours differs from Java on purpose. Apache's own are in tests/differential."""
+"""Each transform on a record without schema and on one with a schema, as `docs/run/transforms.md`
+shows.
+
+The tests also show where ours differs from Java on purpose. Apache's own are in tests/differential.
+"""
 
 import datetime
 from dataclasses import replace

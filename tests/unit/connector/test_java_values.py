@@ -1,5 +1,5 @@
-"""Numbers, texts and times as Java converts them. Random ones are compared with Java by
-tests/differential/test_transforms_against_java.py."""
+"""Numbers, texts and times are converted as Java converts them.
+differential/test_transforms_against_java.py compares random ones with Java."""
 
 import math
 from decimal import Decimal

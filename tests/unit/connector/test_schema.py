@@ -1,4 +1,5 @@
-"""Connect's data model: what a schema takes, what it refuses, and how errors name the place."""
+"""Connect's data model: the values that a schema accepts and refuses, and errors that name the
+place."""
 
 import datetime
 import decimal

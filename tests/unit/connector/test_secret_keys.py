@@ -1,4 +1,4 @@
-"""What is hidden by the names of keys, and in addresses."""
+"""Values are hidden by the names of their keys, and in addresses."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""What a sink's config says of the topics it reads; the expressions themselves are held to Java's
-in tests/differential."""
+"""The config of a sink names the topics that it reads. tests/differential compares the expressions
+with Java's."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Groups of topics that a source creates (KIP-158), and what is wrong with them."""
+"""Groups of topics that a source creates (KIP-158), and the errors in their configs."""
 
 from collections.abc import Mapping
 

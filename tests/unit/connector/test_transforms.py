@@ -1,4 +1,4 @@
-"""The chain of transforms, its predicates, and the transforms that ship."""
+"""The chain of transforms, its predicates, and the transforms that come with Headgate."""
 
 from dataclasses import dataclass, fields, replace
 

@@ -1,4 +1,4 @@
-"""What converters with schemas write they read back equal, by value and by type."""
+"""Converters with schemas read back what they write, equal by value and by type."""
 
 import datetime
 import math

@@ -1,4 +1,4 @@
-"""Change events of Debezium into a Delta table: `change.events` of DeltaSink."""
+"""DeltaSink writes Debezium's change events into a Delta table (`change.events`)."""
 
 import json
 from pathlib import Path

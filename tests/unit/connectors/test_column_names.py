@@ -1,4 +1,4 @@
-"""Names of columns that readers take for one."""
+"""Sinks refuse column names that some readers take for one, because they differ in case only."""
 
 import pyarrow as pa
 import pytest

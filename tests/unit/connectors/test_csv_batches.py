@@ -1,4 +1,4 @@
-"""Rows of CSV files with types, as batches: the same values, offsets and bad rows as one by one."""
+"""Rows of typed CSV files as batches have the same values, offsets and bad rows as one by one."""
 
 import bz2
 import gzip

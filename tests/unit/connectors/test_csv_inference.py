@@ -1,4 +1,4 @@
-"""Types of CSV columns that are inferred: no text is changed, and the types stay."""
+"""Types of CSV columns are inferred: no text is changed, and the types stay."""
 
 import datetime
 import gzip

@@ -1,4 +1,5 @@
-"""CSV columns with declared types: what holds comes as it stands, what does not is named."""
+"""CSV columns with declared types: a value of the type keeps its text, and any other value is
+named."""
 
 import datetime
 from decimal import Decimal

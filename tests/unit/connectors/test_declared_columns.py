@@ -1,4 +1,4 @@
-"""Files whose columns change from one to the next, read with the columns that are declared."""
+"""Files whose columns change from one to the next are read with the declared columns."""
 
 import datetime
 import io

@@ -1,4 +1,4 @@
-"""Delta tables that others restore or replace while a sink writes them."""
+"""Delta tables that another writer restores or replaces while a sink writes them."""
 
 import datetime
 import logging

@@ -1,4 +1,4 @@
-"""DeltaSink as its task is driven: batches, who was first, keys, and types."""
+"""The task of DeltaSink, driven by hand: batches, two writers, keys, and types."""
 
 import datetime
 import json

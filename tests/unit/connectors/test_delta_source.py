@@ -1,4 +1,4 @@
-"""DeltaSource as its task is driven: versions, types, offsets, shares."""
+"""The task of DeltaSource, driven by hand: versions, types, offsets, shares."""
 
 import datetime
 import json
@@ -505,7 +505,7 @@ def test_a_bad_file_costs_itself_alone(tmp_path: Path, fault: str) -> None:
     assert read.column("n") == [0, 2]
     (skipped,) = read.skipped
     assert told in skipped.reason and f"{name} of version 1 of" in skipped.reason
-    # Whoever passes over it goes on behind it.
+    # A source that passes over it goes on after it.
     after: Offsets = [(skipped.source_partition, skipped.source_offset)]
     assert drain(task(tmp_path, after)).column("n") == [2]
 

@@ -1,4 +1,5 @@
-"""What a DeltaSource refuses by name: versions that change rows, what is gone, other tables."""
+"""DeltaSource refuses, by name, versions that change rows, versions that are gone, and other
+tables."""
 
 import json
 import shutil

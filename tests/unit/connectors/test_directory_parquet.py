@@ -1,4 +1,4 @@
-"""Parquet files of a DirectorySource."""
+"""DirectorySource reads Parquet files."""
 
 import datetime
 import decimal

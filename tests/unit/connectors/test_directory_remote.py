@@ -1,4 +1,4 @@
-"""DirectorySource on S3 and HTTP, against servers that speak them; what a server may do to it."""
+"""DirectorySource reads from S3 and HTTP, against servers that speak them, faulty ones included."""
 
 import functools
 import gzip

@@ -1,7 +1,7 @@
 """Random histories of files that are rotated, renamed and replaced, read by tasks that are killed.
 
-A line that was written whole is read once, whatever names its file had since, as long as a task
-looks at each file before it is deleted.
+A line that was written whole is read once, under whatever names its file had since, if a task looks
+at each file before it is deleted.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Files of a DirectorySource that are replaced, renamed, emptied, cut or gone."""
+"""Files of a DirectorySource are replaced, renamed, emptied, cut or deleted."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""DirectorySource over SFTP, against a server that speaks it."""
+"""DirectorySource reads over SFTP, against a server that speaks it."""
 
 import gzip
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""DirectorySink as its task is driven: files, rotation, and who was first."""
+"""The task of DirectorySink, driven by hand: files, rotation, and two writers."""
 
 import json
 import math

@@ -1,5 +1,5 @@
-"""DirectorySink on a disk that is full at any step, or goes away in mid-batch: told, and nothing
-lost or doubled in any format."""
+"""DirectorySink on a disk that is full at any step, or goes away within a batch. It reports that,
+and loses and doubles nothing in any format."""
 
 import csv
 import json

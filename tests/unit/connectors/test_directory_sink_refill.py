@@ -1,5 +1,5 @@
-"""DirectorySink whose files were deleted: what it says, and that it writes them anew, each record
-once, whenever it is killed."""
+"""A DirectorySink whose files were deleted says so, and writes them again, each record once,
+whenever it is killed."""
 
 import csv
 import json

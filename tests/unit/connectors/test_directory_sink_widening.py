@@ -1,4 +1,5 @@
-"""A folder whose records change their types: one type for each column, and no value changes."""
+"""DirectorySink gets records that change their types. Each column of the folder has one type, and
+no value changes."""
 
 import datetime
 from collections.abc import Sequence

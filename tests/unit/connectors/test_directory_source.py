@@ -1,5 +1,5 @@
-"""DirectorySource on real files: what it reads, in which order, from which offset, and what it says
-of what is bad."""
+"""DirectorySource on real files: what it reads, in which order, from which offset, and its reports
+of bad input."""
 
 import errno
 import itertools

@@ -1,4 +1,4 @@
-"""Which files of a DirectorySource a task has claimed, as the other tasks see it."""
+"""The files that a task of DirectorySource has claimed, as the other tasks see them."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""FileStreamSource and FileStreamSink, against what Java's do."""
+"""FileStreamSource and FileStreamSink do what Java's do."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A FileStreamSink whose file is gone, emptied, cut or replaced, on the embedded log."""
+"""A FileStreamSink on the embedded log whose file is deleted, emptied, cut or replaced."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
-"""Files of sinks on a disk that is full: it is told, no line is torn, and nothing is lost, doubled
-or left behind."""
+"""File sinks on a full disk report it. No line is torn, and nothing is lost, doubled or left
+behind."""
 
 import errno
 import json

@@ -1,6 +1,7 @@
 """A catalog that does not answer for a while costs a sink and a source of Iceberg time, and no row.
 
-The catalog is a file of SQLite that another process holds."""
+The catalog is a file of SQLite that another process holds.
+"""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Which catalogs of Iceberg are refused by name; nothing that is told of one has a password."""
+"""Some catalogs of Iceberg are refused by name. No message about a catalog shows a password."""
 
 import json
 import traceback

@@ -1,4 +1,4 @@
-"""Iceberg tables that others roll back, or whose columns they rename, while a sink writes them."""
+"""Another writer rolls an Iceberg table back, or renames its columns, while a sink writes it."""
 
 import datetime
 from pathlib import Path

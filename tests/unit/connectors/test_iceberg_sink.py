@@ -1,4 +1,4 @@
-"""IcebergSink as its task is driven, with a catalog in SQLite: who was first, and types."""
+"""The task of IcebergSink, driven by hand with a catalog in SQLite: two writers, and types."""
 
 import datetime
 from collections.abc import Mapping

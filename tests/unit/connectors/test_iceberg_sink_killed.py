@@ -1,4 +1,4 @@
-"""IcebergSink is killed at each step of a commit: whoever goes on loses and doubles nothing."""
+"""IcebergSink is killed at each step of a commit. The next task loses and doubles nothing."""
 
 import signal
 import subprocess

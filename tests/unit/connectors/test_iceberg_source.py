@@ -1,4 +1,4 @@
-"""IcebergSource as its task is driven: snapshots, types, offsets, and what it refuses by name."""
+"""The task of IcebergSource, driven by hand: snapshots, types, offsets, and refusals by name."""
 
 import datetime
 import os

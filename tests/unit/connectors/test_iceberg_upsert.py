@@ -1,4 +1,4 @@
-"""IcebergSink with `write.mode` = upsert: rows by key, deletions, and who was first."""
+"""IcebergSink with `write.mode` = upsert: rows by key, deletions, and two writers."""
 
 import datetime
 import random

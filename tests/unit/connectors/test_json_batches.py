@@ -1,4 +1,4 @@
-"""JSON objects with declared types: by line and as batches the same values and bad rows."""
+"""JSON objects with declared types give the same values and bad rows by line and in batches."""
 
 import gzip
 import json

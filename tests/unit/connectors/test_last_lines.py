@@ -1,4 +1,4 @@
-"""Last lines that were read without their newline, and what is appended to them later."""
+"""A last line was read without its newline, and more is appended to it later."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A CSV row whose quote is open is not parsed anew at each growth of its file, nor lost."""
+"""A CSV row whose quote is open is not parsed again at each growth of its file, and is not lost."""
 
 import json
 from pathlib import Path

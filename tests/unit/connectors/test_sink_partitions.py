@@ -1,4 +1,4 @@
-"""DirectorySink with partition.by: names of folders, who reads them back, and kills."""
+"""DirectorySink with partition.by: names of folders, programs that read them, and kills."""
 
 import datetime
 import json

@@ -1,4 +1,4 @@
-"""Batches of Arrow rows into Delta and Iceberg tables: as columns, and equal to rows one by one."""
+"""Batches of Arrow rows go into Delta and Iceberg tables as columns, equal to rows one by one."""
 
 import datetime
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Values in the partition columns of tables: each comes out as it went in, or is refused by name.
+"""Values in the partition columns of tables come out as they went in, or are refused by name.
 
-Delta keeps them as text in its log; both have folders named after them.
+Delta keeps them as text in its log. Both formats have folders named after them.
 """
 
 import datetime

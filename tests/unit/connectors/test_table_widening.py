@@ -1,4 +1,5 @@
-"""Sinks of tables whose records change their types: widened without loss, or refused by name."""
+"""Sinks of tables get records that change their types. They widen columns without loss, or refuse
+by name."""
 
 import datetime
 from collections.abc import Callable

@@ -1,5 +1,7 @@
-"""DeltaSink or IcebergSink is stopped at a step, others go on, and it wakes up: with a stale view
-where it had looked at the table, with a fresh one where it looks at it now."""
+"""DeltaSink or IcebergSink is stopped at a step while other tasks go on, and wakes up as a zombie.
+
+Its view is stale if it had looked at the table before, and fresh if it looks after.
+"""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""Tables on a disk that is full at any step of a commit: told, and nothing lost or doubled."""
+"""Table sinks on a disk that is full at any step of a commit report it, and lose and double
+nothing."""
 
 import gc
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Batches of Arrow rows in the embedded log: kept as they are, and read as records too."""
+"""The embedded log keeps batches of Arrow rows as they are, and also gives them as records."""
 
 import dataclasses
 import os

@@ -1,4 +1,5 @@
-"""What survives a loss of power: SQLite's word for it, as each kind of write asks for it."""
+"""The writes that survive a loss of power: each kind asks SQLite for the durability that it
+needs."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""A look at the log that fails after a change was noticed: the change is not forgotten.
+"""A look at the log fails after a change was noticed. The change is not forgotten.
 
-Whoever looks again would take "nothing has changed" for "nothing is there": a reader that believes
-itself at the end of the offsets, a call that nobody answers.
+The next look would otherwise take "nothing has changed" for "nothing is there". A reader would
+believe itself at the end of the offsets, or a call would get no answer.
 """
 
 from collections.abc import Callable, Iterator

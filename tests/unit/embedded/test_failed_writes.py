@@ -1,5 +1,5 @@
-"""A write that SQLite refuses: told once as `TransportError`, nothing half done, and to be
-repeated."""
+"""A write that SQLite refuses is reported once as `TransportError`, leaves nothing half done, and
+can be repeated."""
 
 from collections.abc import Iterator
 from pathlib import Path

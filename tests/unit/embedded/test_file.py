@@ -1,4 +1,4 @@
-"""What the embedded log refuses to open, and that it leaves it as it was."""
+"""Files that the embedded log refuses to open, and leaves as they were."""
 
 import sqlite3
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An idle consumer rests more and more, and is awake again with the first record."""
+"""An idle consumer looks more and more seldom, and is awake again with the first record."""
 
 import threading
 import time

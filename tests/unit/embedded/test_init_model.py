@@ -1,15 +1,16 @@
-"""A model of the start of an exactly-once task, before any SQL: may a zombie shut out its heir?
+"""A model of the start of an exactly-once task, before any SQL: may a zombie fence its successor?
 
-Workers follow one another in owning one task. Each does its start-up and its commits as atomic
-steps, and may freeze between any two of them; a frozen worker's session may end, then the task
-goes to the next. A worker that wakes up knows nothing of this and goes on where it was. Thousands
-of random interleavings are run for three ways to initialise a producer:
+Workers own one task one after the other. Each does its start and its commits as atomic steps, and
+may freeze between any two of them. The session of a frozen worker may end, and then the task goes
+to the next. A worker that wakes up knows nothing of this and goes on where it was. Thousands of
+random interleavings are run for three ways to initialise a producer:
 
-* `UNCHECKED`: raise the epoch, whoever asks. A zombie that wakes up shuts out its heir, which was
-  told never to initialise again by itself: the task stands still.
+* `UNCHECKED`: raise the epoch for any caller. A zombie that wakes up fences its successor, which
+    must
+  not initialise again by itself: the task stands still.
 * `BEFORE`: look at the membership, then raise the epoch in a transaction of its own. The session
   can end between the two.
-* `WITHIN`: both in one transaction, as `EmbeddedProducer.init` does. No heir is shut out.
+* `WITHIN`: do both in one transaction, as `EmbeddedProducer.init` does. No successor is fenced.
 """
 
 import random

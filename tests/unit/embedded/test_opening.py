@@ -1,4 +1,5 @@
-"""A log is opened and closed by many at once: the last to close it must not refuse the next."""
+"""Many processes open and close a log at once. The last one to close it must not refuse the
+next."""
 
 import threading
 from pathlib import Path

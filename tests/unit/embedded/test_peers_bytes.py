@@ -1,4 +1,4 @@
-"""Calls leave a process as bytes on the embedded log: what comes may be of another release."""
+"""Calls travel as bytes on the embedded log, so they may come from another release."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Several processes on one log: killed, stopped, and all at once."""
+"""Several processes use one log: some are killed, some stopped, and all write at once."""
 
 import os
 import random

@@ -1,4 +1,5 @@
-"""Retention on the file: what passes delete, what holds them back, who is told, and the space."""
+"""Retention on the file: what a pass deletes, what holds it back, what is reported, and the
+space."""
 
 import logging
 from collections.abc import Iterator, Mapping

@@ -1,12 +1,12 @@
-"""A model of retention before any SQL: appends, a sink's reads and commits, offsets set back, sinks
-that come, and passes, in random order.
+"""A model of retention before any SQL.
 
-A pass marks, looks at the batches in a snapshot, and deletes in later transactions. Between any two
-of them anything may happen. Thousands of interleavings are run for the way that is built and for
+Appends, a sink's reads and commits, offsets set back, new sinks and passes come in random order. A
+pass marks, looks at the batches in a snapshot, and deletes in later transactions. Between any two
+of these steps anything may happen. Thousands of interleavings are run for the real way, and for
 ways that leave one check out:
 
-* `OFFSETS_BEFORE`: how far sinks are is read with the snapshot, not where batches are deleted.
-* `SINKS_BEFORE`: which sinks there are is not looked at again where batches are deleted.
+* `OFFSETS_BEFORE`: the sinks' offsets are read with the snapshot, not where batches are deleted.
+* `SINKS_BEFORE`: the list of sinks is not read again where batches are deleted.
 * `CLOCK_BEFORE`: the clock of a mark is read before its transaction.
 * `READ_APART`: a reader looks whether its records are there, then reads in another snapshot.
 """

@@ -1,4 +1,4 @@
-"""Threads of one process on the log, and what a reboot ends."""
+"""Several threads of one process use the log, and a reboot ends what its processes held."""
 
 import threading
 import time

@@ -1,4 +1,5 @@
-"""`headgate assign`: what a line may leave out, what state stays, what is refused."""
+"""`headgate assign`: fields that a line may leave out, state that stays, and lines that are
+refused."""
 
 import json
 from typing import Any

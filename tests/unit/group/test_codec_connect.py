@@ -1,4 +1,4 @@
-"""The bytes of Connect's own protocols. Beside Java's they are in `tests/differential`."""
+"""The bytes of Connect's own protocols. `tests/differential` compares them with Java's."""
 
 import pytest
 from hypothesis import given

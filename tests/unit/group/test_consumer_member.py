@@ -1,4 +1,4 @@
-"""A sink task's member of its group that reads other topics than it told the others."""
+"""A sink task's member of its group joins again if it reads other topics than it told the group."""
 
 from headgate.assignment.partitions import decode_subscription, encode_partitions
 from headgate.membership.consumer import (

@@ -1,4 +1,4 @@
-"""The group coordinator machine: every request in every state, and what a lost message costs."""
+"""The group coordinator machine: every request in every state, and the cost of a lost message."""
 
 import json
 
@@ -76,7 +76,7 @@ def error_of(responses: list[GroupResponse], member_id: str) -> GroupError | Non
 
 E = GroupError
 LEGAL: dict[tuple[GroupState, str], GroupError | str | None] = {
-    # "waits": no answer yet; "answered": to all who wait.
+    # "waits": no answer yet; "answered": to all that wait.
     **dict.fromkeys([(s, "join of a stranger") for s in GroupState], E.UNKNOWN_MEMBER_ID),
     **dict.fromkeys([(s, "first join") for s in GroupState], E.MEMBER_ID_REQUIRED),
     **dict.fromkeys([(s, "sync of a stranger") for s in GroupState], E.UNKNOWN_MEMBER_ID),

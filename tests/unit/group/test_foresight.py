@@ -1,4 +1,4 @@
-"""What a leader foresees is what its next rounds do, on random groups and changes."""
+"""A leader foresees what its next rounds do, on random groups and changes."""
 
 import random
 from collections import Counter
@@ -73,7 +73,7 @@ def test_what_is_foreseen_comes_about(policy: str, seed: int) -> None:
     if len(changes) == 1:
         assert now == expected
         return
-    # Changes come one after the other, so who has what may differ; how much each has does not.
+    # Changes come one after the other, so the owners may differ. The count of each does not.
     assert set(now) == set(expected)
     most, told = (max(Counter(each.values()).values(), default=0) for each in (now, expected))
     assert abs(most - told) <= 1

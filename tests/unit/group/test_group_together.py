@@ -1,5 +1,4 @@
-"""Member machines and the coordinator machine against each other: safety at every step, then
-convergence."""
+"""Member machines and the coordinator machine together: safety at every step, then convergence."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The member that contract tests drive by hand: what it waits out, and what it does not."""
+"""The member that contract tests drive by hand: the errors that it waits out, and the others."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,5 +1,8 @@
-"""The policy `connect` beside the five tables of KIP-415: which of their rounds Apache's assignor
-gives as well, when it is given what the table's round before left."""
+"""The policy `connect` computes the rounds in the five tables of KIP-415 that Apache's assignor
+computes, too.
+
+Each round starts from what the table's round before it left.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a round costs its leader, counted in calls of Python functions.
+"""The cost of a round for its leader, counted in calls of Python functions.
 
 A group may have 100,000 tasks, and its members wait while the leader computes. In Java's protocols
 no function is called for each task.

@@ -1,4 +1,4 @@
-"""The member machine: every input in every state, and the stories that its rules are for."""
+"""The member machine: every input in every state, and the stories for which its rules exist."""
 
 from dataclasses import replace
 

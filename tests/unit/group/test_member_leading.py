@@ -1,4 +1,4 @@
-"""The member machine where it leads: what it computes with, tells, and remembers."""
+"""The member machine as the leader: the input of its rounds, its answers, and its memory."""
 
 from dataclasses import replace
 

@@ -1,4 +1,5 @@
-"""Partitions of sink tasks: everyone has an owner, evenly, few move; and the bytes for it."""
+"""Partitions of sink tasks are assigned to an owner each, evenly, with few moves. The assignment
+has bytes."""
 
 import pytest
 from hypothesis import given, settings

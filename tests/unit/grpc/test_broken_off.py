@@ -1,4 +1,4 @@
-"""What a client's error says of a call that was not answered."""
+"""A client's error says what is known of a call that was not answered."""
 
 import grpc
 import pytest

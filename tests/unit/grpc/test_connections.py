@@ -1,5 +1,7 @@
-"""What becomes of clients that are killed, do not read, do not answer or ping without end, on a
-real worker: each loses its connection, nobody else notices, and nothing is left of it."""
+"""Clients of a real worker that are killed, do not read, do not answer, or ping without end.
+
+Each loses its connection, no other client notices, and nothing is left of it.
+"""
 
 import contextlib
 import signal

@@ -1,4 +1,5 @@
-"""Offsets that a deleted connector has left, on a real worker: by gRPC, by REST, and by command."""
+"""Offsets that a deleted connector has left on a real worker are changed by gRPC, by REST, and by
+command."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What REST can do gRPC can do: the table of endpoints and rpcs, and both walked on one worker."""
+"""gRPC can do what REST can do: the table of endpoints and rpcs, and both called on one worker."""
 
 import json
 import re

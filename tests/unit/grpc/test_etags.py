@@ -1,5 +1,5 @@
-"""Etags and config offsets on three real workers, by gRPC and by HTTP: no change is lost, and what
-one worker has acknowledged the others show."""
+"""Etags and config offsets on three real workers, by gRPC and by HTTP. No change is lost, and each
+worker shows what another has acknowledged."""
 
 import json
 import threading

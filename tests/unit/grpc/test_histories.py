@@ -1,4 +1,4 @@
-"""What tests/e2e/test_kafka_mixed_calls.py holds against the config topic: each fault is found."""
+"""The checks of tests/e2e/test_kafka_mixed_calls.py find each fault in a config topic."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Bad input over gRPC, on a real worker: each is refused for what it is, and costs itself alone."""
+"""Bad input over gRPC to a real worker is refused with its reason, and harms no other call."""
 
 import base64
 import json

@@ -1,4 +1,5 @@
-"""Calls between workers by gRPC: who is believed, and what is never asked twice by itself."""
+"""Calls between workers by gRPC: the authentication of callers, and calls that are never repeated
+automatically."""
 
 import threading
 import time

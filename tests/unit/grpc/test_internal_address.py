@@ -1,4 +1,4 @@
-"""Which of a worker's listeners other workers are told."""
+"""Which of a worker's listeners is the address for other workers."""
 
 import pytest
 from support.kafka.worker_file import WORKER_FILE

@@ -1,4 +1,4 @@
-"""Calls between workers by gRPC while the caller ends, and its connections."""
+"""Calls between workers by gRPC while the caller, or one of its connections, ends."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Rows of listings as bytes: what is kept is what would be made now."""
+"""Rows of listings are kept as bytes, and are always what would be made now."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a command says of an address at which something else listens, by real sockets."""
+"""A command says what it found at an address where another server listens, on real sockets."""
 
 import socket
 import ssl

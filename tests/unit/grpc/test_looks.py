@@ -1,4 +1,4 @@
-"""Workers that are asked over REST what they are at: all at once, each at its own address."""
+"""The command asks workers over REST for their views: all at once, each at its own address."""
 
 import socket
 import threading
@@ -50,7 +50,7 @@ class Listener:
             found.close()
 
     def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)  # wakes who accepts
+        self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept
         for each in (self._socket, *self._held):
             each.close()
 

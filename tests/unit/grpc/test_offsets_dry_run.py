@@ -1,4 +1,4 @@
-"""Dry runs of changes of offsets, on a real worker: they say what the change then does."""
+"""A dry run of a change of offsets, on a real worker, says what the change then does."""
 
 import json
 from collections.abc import Iterator

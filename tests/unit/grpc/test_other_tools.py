@@ -1,4 +1,5 @@
-"""What kcctl and kubectl can do with connectors is there, and the table of docs says how."""
+"""Headgate's commands can do what kcctl and kubectl can do with connectors, and a table of the docs
+says how."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a worker tells of the others of its group: each is asked, for a short time."""
+"""A worker asks the others of its group for their views, each for a short time."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""A stream that breaks off again and again: until when a client takes it up."""
+"""A client resumes a stream that breaks off again and again, until a limit."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Plans on rows that the test makes up: passwords of converters, and what many rows cost."""
+"""Plans on rows that the test makes up: passwords of converters, and the cost of many rows."""
 
 import asyncio
 import copy

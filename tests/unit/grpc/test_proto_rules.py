@@ -1,4 +1,5 @@
-"""The rules for ``proto/`` find what they are there for; `make lint` applies them to our files."""
+"""The rules for ``proto/`` find the faults that they name. `make lint` applies them to our
+files."""
 
 from pathlib import Path
 

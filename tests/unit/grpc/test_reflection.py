@@ -1,4 +1,5 @@
-"""Reflection as clients like grpcurl ask for it: v1 first, and v1alpha where they know no other."""
+"""Reflection as clients like grpcurl ask for it: v1 first, and v1alpha for clients that know no
+other."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""``headgate plugins --url``: what a running worker has, over gRPC and over REST alike."""
+"""``headgate plugins --url`` shows the plugins of a running worker, over gRPC and REST alike."""
 
 import json
 from pathlib import Path

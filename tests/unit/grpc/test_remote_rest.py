@@ -1,4 +1,4 @@
-"""The commands over gRPC and over REST, as against a Java worker: they see and do the same."""
+"""The commands see and do the same over gRPC and over REST, which a Java worker has, too."""
 
 import json
 import re

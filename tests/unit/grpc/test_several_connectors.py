@@ -1,4 +1,5 @@
-"""Changes of several connectors: by names, by regular expressions, and what comes of each."""
+"""Commands change several connectors, given by names or regular expressions, and report each
+outcome."""
 
 import json
 from collections.abc import Iterator

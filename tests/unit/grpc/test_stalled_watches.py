@@ -1,4 +1,4 @@
-"""What a client costs the worker that opens a watch and never makes room for what it is sent."""
+"""The cost, for its worker, of a client that opens a watch and never reads what it is sent."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
-"""How a worker's end looks to clients of gRPC: told before it begins, every call answered, no watch
-left without a reason."""
+"""A worker ends. Clients of gRPC hear of it before it begins, every call is answered, and each
+watch gets a reason."""
 
 import queue
 import threading

@@ -1,4 +1,4 @@
-"""What the process of `headgate up` reads of its log, by several threads."""
+"""The process of `headgate up` reads its log with several threads."""
 
 import asyncio
 import threading

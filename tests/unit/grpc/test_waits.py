@@ -1,4 +1,5 @@
-"""`WaitConnector` on two real workers: never for the run before, and told when its worker ends."""
+"""`WaitConnector` on two real workers never answers for the run before, and answers when its worker
+ends."""
 
 import asyncio
 import threading

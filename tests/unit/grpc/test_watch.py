@@ -1,4 +1,4 @@
-"""Watching connectors on a real worker, and what a slow or a vanished client costs."""
+"""Watches of connectors on a real worker, and the cost of a slow or vanished client."""
 
 import asyncio
 import threading

@@ -1,5 +1,5 @@
-"""One client that watches three real workers by turns: its stream breaks off at any response, and
-is taken up at another worker, while all of them make changes."""
+"""One client watches three real workers by turns. Its stream breaks off at any response and is
+resumed at another worker, while all workers make changes."""
 
 import queue
 import random

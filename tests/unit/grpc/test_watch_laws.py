@@ -1,5 +1,8 @@
-"""What holds for whoever applies a watch, also one that breaks off at any response and is taken up
-again at another worker, which may have read less."""
+"""Laws for any client that applies a watch.
+
+They hold also if the watch breaks off at any response and is resumed at another worker, which may
+have read less.
+"""
 
 import asyncio
 from collections.abc import Sequence

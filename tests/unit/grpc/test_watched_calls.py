@@ -1,4 +1,5 @@
-"""Calls into connectors that hang, in the rows of WatchConnectors and of ``connectors watch``."""
+"""Calls into connectors that hang appear in the rows of WatchConnectors and of ``connectors
+watch``."""
 
 import asyncio
 import re

@@ -1,6 +1,6 @@
-"""Tables of a herder that do not agree are found at the command that made them so.
+"""A herder whose tables contradict each other is found at the command that made them so.
 
-One row is one bug, planted in one part: what the story would show much later, or never.
+Each row is one planted bug in one part. A story would show it much later, or never.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a leader reads before it decides: all there is, unless it has led without a break."""
+"""A leader reads the whole log before it decides, unless it has led without a break."""
 
 from collections.abc import Callable
 from typing import TypeVar

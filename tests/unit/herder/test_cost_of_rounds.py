@@ -1,5 +1,8 @@
-"""What a round costs the herder of a worker that holds much, counted in calls of Python functions:
-those for tasks that it had before, and has after it, are none."""
+"""The cost of a round for the herder of a worker that holds much, counted in calls of Python
+functions.
+
+Tasks that it has both before and after the round cost no call.
+"""
 
 import pytest
 from support.calls import counted

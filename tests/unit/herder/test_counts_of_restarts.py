@@ -1,4 +1,4 @@
-"""The count of restarts goes on where a connector or task is next, also of one that is paused."""
+"""The count of restarts goes on on the next owner of a connector or task, also of a paused one."""
 
 import json
 from typing import Any

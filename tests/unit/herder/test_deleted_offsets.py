@@ -1,7 +1,7 @@
-"""Offsets that a deleted connector has left, and a connector of its name that is created meanwhile.
+"""Offsets that a deleted connector has left, while a connector of its name is created.
 
-First a model: a create comes at each moment of a reset. Whatever it is, the offsets are written
-while no connector has the name, and its tasks start when that is over.
+In a model, a create comes at each moment of a reset. At every moment, the offsets are written while
+no connector has the name, and the new connector's tasks start after that.
 """
 
 from typing import Any

@@ -1,4 +1,5 @@
-"""Etags: a change that names one is made on what was read, or not at all; and reads that wait."""
+"""A change that names an etag is made on the state that was read, or not at all. Reads may wait for
+a config offset."""
 
 from dataclasses import replace
 from typing import Any

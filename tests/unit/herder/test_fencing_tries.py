@@ -1,4 +1,4 @@
-"""How often a round of fencing that goes wrong is asked for, and what is told then."""
+"""How often a failing round of fencing is tried, and what its caller is told."""
 
 import json
 

@@ -1,5 +1,5 @@
-"""Where workers may be called by gRPC: told in rounds of our own protocol, and no longer where a
-worker of another one is in the group."""
+"""Workers learn each other's gRPC addresses in rounds of our own protocol, and forget them when a
+worker of another protocol joins."""
 
 from support.herder.world import HerderWorld
 

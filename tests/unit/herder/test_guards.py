@@ -1,4 +1,4 @@
-"""What keeps a herder from doing harm: each guard with the story that goes wrong without it."""
+"""Guards of the herder, each with the story that goes wrong without it."""
 
 import json
 from collections.abc import Callable

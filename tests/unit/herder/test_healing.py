@@ -1,5 +1,8 @@
-"""States that once did not heal: what a frozen worker believes, what is split over two reads or
-joined in one, answers of yesterday. (What a policy forgets: test_random_clusters.)"""
+"""States that once did not heal.
+
+They are beliefs of a frozen worker, events split over two reads or joined in one, and late answers.
+(test_random_clusters has what a policy forgets.)
+"""
 
 import pytest
 from support.herder.setups import SOURCE, created, one_worker, two_workers

@@ -1,4 +1,4 @@
-"""What a former owner says late is not the last word; what a later owner says is."""
+"""A late status of a former owner is not the last one. A status of a later owner is."""
 
 import json
 

@@ -1,5 +1,5 @@
-"""What the leader writes of its own or on order: session keys, patches, restarts, task counts, and
-task configs where Java reads along."""
+"""The leader writes session keys, patches, restarts, task counts, and task configs that Java can
+read."""
 
 import pytest
 from support.herder.setups import C0, SOURCE, created, failure, one_worker, two_workers

@@ -1,4 +1,4 @@
-"""What a worker tells of itself to somebody who asks again: what has changed, and nothing else."""
+"""A worker tells a caller that asks again only what has changed since the caller's mark."""
 
 import json
 from dataclasses import replace

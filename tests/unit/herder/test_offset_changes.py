@@ -1,4 +1,4 @@
-"""Changes of offsets: what keeps them and the connector's tasks apart, and what may be given."""
+"""Changes of offsets: they exclude the connector's tasks, and some are refused."""
 
 from typing import Any
 

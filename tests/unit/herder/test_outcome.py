@@ -1,4 +1,4 @@
-"""What a worker says came of a connector that it has: nothing of what was before its config."""
+"""The outcome that a worker reports for its connector has nothing from before its config."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Calls that are passed on: to whom, how often, and what is asked again."""
+"""Calls that a worker passes on: their target, how often they are tried, and which are repeated."""
 
 import pytest
 from support.herder.setups import SOURCE, created, failure, one_worker, two_workers
@@ -206,7 +206,7 @@ def test_what_passes_is_looked_after_again_where_the_call_came_in(
     created(world)
     world.holds.append(lambda _, e: isinstance(e, m.CallPeer))
     world.answers["far"] = []
-    # Changes are not passed on by who did not get them first.
+    # A worker passes on a change only if it got the change from a user.
     asked = m.FenceConnector("c") if hops else m.DeleteConnector("c")
     world.workers["b"].host.post(m.Called("far", asked, hops=hops))
     world.run()

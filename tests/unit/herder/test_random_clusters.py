@@ -1,7 +1,8 @@
-"""Random calls and troubles on three herders: every call is answered once, what is configured runs.
+"""Random calls and troubles on three herders: every call is answered once, and what is configured
+runs.
 
-A failing seed is in the test's name. Whole clusters with faults on every message are
-`headgate.simulation`'s; this is the herder alone, with a kind network.
+A failing seed is in the test's name. Whole clusters with faults on every message are in
+`headgate.simulation`; here the herders are alone, with a reliable network.
 """
 
 import random

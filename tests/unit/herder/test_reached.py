@@ -1,4 +1,4 @@
-"""What a task's next run is told of its brokers: whether a run before it has reached them."""
+"""A task's next run learns whether a run before it has reached its brokers."""
 
 from support.herder.setups import C0, SOURCE, created, one_worker
 from support.herder.world import HerderWorld

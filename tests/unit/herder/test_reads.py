@@ -1,4 +1,4 @@
-"""What is asked to be seen: settings that forbid it, and the leader's clean-up of used topics."""
+"""Reads of used topics: settings that forbid them, and the leader's clean-up."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a task of an exactly-once source waits for after its producer was initialised."""
+"""A task of an exactly-once source waits for the recheck after its producer was initialised."""
 
 import pytest
 from support.herder.setups import C0, SOURCE, created, one_worker, two_workers

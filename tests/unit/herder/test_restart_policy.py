@@ -1,4 +1,4 @@
-"""The restart policy: how long it waits, what it takes from configs, what it survives."""
+"""The restart policy: its delays, the configs that it reads, and the events that it survives."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""When a restart that all workers carry out is over on one of them."""
+"""A restart that all workers execute is over on one of them."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Guards of fencing rounds and of tasks that are given back, each with what goes wrong without."""
+"""Guards of fencing rounds and of tasks that are released, each with what goes wrong without it."""
 
 import pytest
 from support.herder.world import HerderWorld

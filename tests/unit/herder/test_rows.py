@@ -1,4 +1,4 @@
-"""Rows of connectors by pages: the same rows, whatever is kept and however it is asked."""
+"""Rows of connectors by pages are the same, whatever is cached and however they are asked for."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Settled is what ran for the last change or restart: not the run before, whose statuses stand."""
+"""A connector is settled when it runs for the last change or restart. The statuses of the run
+before, which are still in the topic, do not count."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a worker counts of its starts, and how long its rebalances take."""
+"""A worker counts its starts, and measures its rebalances."""
 
 import pytest
 from support.herder.setups import C0, SOURCE, created, one_worker, two_workers

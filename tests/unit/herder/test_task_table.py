@@ -1,4 +1,4 @@
-"""Product of the table of a task's life: every pair is a legal state or the named error."""
+"""The table of a task's life: every pair of state and input is legal, or raises the named error."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What is shown of a task that ends."""
+"""The view of a task that ends."""
 
 import pytest
 

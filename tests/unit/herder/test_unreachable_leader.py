@@ -1,4 +1,5 @@
-"""Calls for a leader that no connection can be made to: how long they are tried, what is said."""
+"""Calls for a leader to which no connection can be made: how long they are tried, and their
+answers."""
 
 from support.herder.setups import SOURCE, created, failure, two_workers
 from support.herder.world import HerderWorld, Worker

@@ -1,4 +1,5 @@
-"""Values that connector configs only refer to have changed: task configs are written anew, once."""
+"""Values to which connector configs only refer have changed. Task configs are generated again,
+once."""
 
 from support.herder.setups import one_worker, two_workers
 from support.herder.world import HerderWorld

@@ -1,5 +1,5 @@
-"""Statuses of a connector whose class is not among the worker's plugins: its version is told at
-its start."""
+"""A connector's class is not among the worker's plugins. Its start reports the version, which is
+then in its statuses."""
 
 import json
 

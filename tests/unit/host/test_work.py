@@ -1,4 +1,4 @@
-"""The one ordering rule of effects, and the one table of effects, ports, answers and commands."""
+"""Effects keep one rule of order. One table has their ports, answers and commands."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""The page on the connectors' options is what their definitions say."""
+"""The page on the connectors' options says what their definitions say."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""Rules of the house that a reader relies on: who may import whom, how long a function may be."""
+"""Rules of the house on which a reader relies, such as allowed imports and the length of
+functions."""
 
 import ast
 import re
@@ -38,7 +39,7 @@ ADAPTERS = (
 MAY_IMPORT = {
     "headgate": {"headgate"},
     **{adapter: {"headgate", adapter} for adapter in ADAPTERS},
-    # The tables of Arrow's and Avro's types serve no port: whoever has such data reads it.
+    # The tables of Arrow's and Avro's types serve no port: code with such data reads it.
     "headgate_connectors": {
         *("headgate", "headgate_arrow", "headgate_registry", "headgate_connectors"),
     },

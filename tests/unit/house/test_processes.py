@@ -1,4 +1,4 @@
-"""Files that need the session's Spark are run by one process, the longest scope first."""
+"""One process runs all files that need the session's Spark, and the longest scope comes first."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,5 @@
-"""What `make test` and `make test-all` run tests with, tried on folders of toy tests."""
+"""`make test` and `make test-all` run pytest as `tools/run_tests.py` says, tried on folders of toy
+tests."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

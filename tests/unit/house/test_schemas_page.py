@@ -1,4 +1,4 @@
-"""What docs/run/schemas.md shows of registries is what the converters take."""
+"""The converters accept what docs/run/schemas.md shows of registries."""
 
 import re
 from pathlib import Path

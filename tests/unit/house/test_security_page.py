@@ -1,4 +1,4 @@
-"""The examples of docs/run/security.md, read as a worker reads them."""
+"""A worker can read the examples of docs/run/security.md."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the pages on Spark and on tables show is taken as it stands: pipelines and settings."""
+"""The pipelines and settings that the pages on Spark and on tables show are valid as they stand."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What users once ran into is held by tests: docs/contribute/went-wrong.md names one for each."""
+"""Tests hold what users once ran into: docs/contribute/went-wrong.md names one for each."""
 
 import ast
 import re

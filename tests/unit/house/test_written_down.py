@@ -1,4 +1,4 @@
-"""What may not stand in any file: places of one machine, and pages that are not here."""
+"""No file may have places of one machine, or links to pages that do not exist."""
 
 import re
 from collections.abc import Iterator

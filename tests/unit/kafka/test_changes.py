@@ -1,4 +1,4 @@
-"""What a reader of a compacted topic remembers of it."""
+"""A reader of a compacted topic remembers only what it needs of each change."""
 
 from headgate_kafka.logs.keyed_log import Changes
 

@@ -1,4 +1,5 @@
-"""Logins in Java's words, in those of the two Python clients; what is refused shows no secret."""
+"""Logins in Java's properties become logins of the two Python clients. A refusal shows no
+secret."""
 
 import re
 import sys

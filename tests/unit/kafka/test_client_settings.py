@@ -1,4 +1,5 @@
-"""Java's client properties in the words of the two Python clients, and who is given which."""
+"""Java's client properties become settings of the two Python clients, each for the clients that
+need it."""
 
 import re
 import socket

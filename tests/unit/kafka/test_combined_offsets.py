@@ -1,4 +1,5 @@
-"""A connector's own offsets topic over the global one, where one is out of reach for once."""
+"""A connector's own offsets topic is read over the global one, also when one of them was out of
+reach."""
 
 from typing import Any
 

@@ -1,5 +1,4 @@
-"""A reader of the config topic that begins, could not begin, and is closed, whatever its brokers
-do."""
+"""A reader of the config topic starts, fails to start, and is closed, whatever its brokers do."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Where a connector's topics are administered, and under which login."""
+"""Where a connector's topics are administered, and with which login."""
 
 from typing import Any, Literal
 

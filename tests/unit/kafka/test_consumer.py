@@ -1,4 +1,4 @@
-"""Pauses over rebalances: what a client keeps of them, and what was fetched before. And leaving.
+"""A sink's consumer over rebalances: its pauses, records that were fetched before, and leaving.
 
 The client here does what librdkafka does: a pause is a flag of the partition that no assignment
 clears, and callbacks run inside `poll` and `consume`. Real brokers are in tests/e2e.

@@ -1,4 +1,5 @@
-"""Who is asked where the broker that was named as the controller does not answer."""
+"""When the broker that was named as the controller does not answer, the client looks the controller
+up again."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a client of librdkafka raised, and what it means."""
+"""What an error of a librdkafka client means."""
 
 from collections.abc import Callable
 from typing import Any

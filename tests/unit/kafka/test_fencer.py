@@ -1,4 +1,4 @@
-"""What is told when not all producers could be shut out."""
+"""The fencer reports which producers it could not fence."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What came with the end of a connection of kafka-python's is read before it ends."""
+"""Bytes that came with the end of a kafka-python connection are read before it ends."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""What the group port does with a coordinator's answers, on connections that a test plays."""
+"""The group port handles a coordinator's answers, on connections that the test plays."""
 
 import threading
 from collections.abc import Iterator

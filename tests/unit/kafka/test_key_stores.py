@@ -1,4 +1,4 @@
-"""Stores that Java's keytool made, read as PEM; OpenSSL itself takes what comes of them."""
+"""Stores that Java's keytool made are read as PEM, which OpenSSL itself accepts."""
 
 import re
 import ssl

@@ -1,4 +1,4 @@
-"""A reader of a compacted topic that begins, is let go and is closed, whatever its brokers do."""
+"""A reader of a compacted topic starts, rests and is closed, whatever its brokers do."""
 
 import threading
 import time

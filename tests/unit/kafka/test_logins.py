@@ -1,4 +1,4 @@
-"""As whom each client of a connector logs in, and which of them are one."""
+"""The login of each client of a connector, and which of the clients have the same one."""
 
 from collections.abc import Mapping
 

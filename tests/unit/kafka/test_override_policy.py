@@ -1,4 +1,4 @@
-"""What connectors may override, in the words of Connect's policies."""
+"""Connect's policies say which client settings connectors may override."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""How a connector's own offsets topic is read: where, and as whom, its producer writes it."""
+"""A connector's own offsets topic is read where its producer writes it, with the producer's
+login."""
 
 from collections.abc import Mapping
 

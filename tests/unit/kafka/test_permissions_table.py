@@ -1,4 +1,4 @@
-"""The tables of ``docs/run/permissions.md`` and what `headgate doctor` tries are the same."""
+"""`headgate doctor` tries what the tables of ``docs/run/permissions.md`` list."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator

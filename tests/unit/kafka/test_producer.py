@@ -1,4 +1,4 @@
-"""What a task's producer makes of brokers that are slow, on a client that plays them."""
+"""A task's producer over slow brokers, with a client that plays them."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What is asked of brokers over kafka-python where there is no way to ask."""
+"""Admin requests over kafka-python when they cannot be made at all."""
 
 import errno
 import sys

@@ -1,5 +1,8 @@
-"""A reader with a thread of its own that waits for the brokers: whoever is told and then takes gets
-every record once, in order, and is never told of a position whose records it was not given."""
+"""A reader has a thread of its own that waits for the brokers.
+
+A caller that is woken and then takes the records gets every record once and in order. It never
+learns of a position whose records it was not given.
+"""
 
 import random
 import threading

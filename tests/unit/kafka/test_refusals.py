@@ -1,5 +1,5 @@
-"""What librdkafka says when a broker lets nobody in, and what it says when one is only away. The
-texts are from a broker."""
+"""librdkafka's messages tell a broker that refuses a login from one that is away. The texts are
+from a broker."""
 
 import pytest
 from confluent_kafka import KafkaError

@@ -1,4 +1,4 @@
-"""What is made of brokers' answers about rights, and which are asked for."""
+"""Which rights brokers are asked about, and what their answers mean."""
 
 from functools import partial
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""A call that is made beside who goes on meanwhile."""
+"""A call is made on a thread beside its caller, who goes on meanwhile."""
 
 import contextlib
 import gc

@@ -1,4 +1,4 @@
-"""What the principal of a sink must be allowed, by what its config says of topics."""
+"""The rights that a sink's principal needs follow from the topics in its config."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whose clients connect to all brokers of a small cluster at once."""
+"""Which clients connect to all brokers of a small cluster at once."""
 
 from collections.abc import Iterator, Mapping
 

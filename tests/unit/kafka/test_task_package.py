@@ -1,4 +1,5 @@
-"""What a process of tasks loads of the adapter, and what is made once for those that are forked."""
+"""A process of tasks loads little of the adapter. Some objects are made once for all processes that
+are forked from it."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Which of a worker's keys say how an internal topic is made."""
+"""Which of a worker's keys say how an internal topic is created."""
 
 from headgate_kafka.admin.topics import internal_topics, offset_topic
 

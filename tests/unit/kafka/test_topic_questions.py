@@ -1,5 +1,7 @@
-"""What is asked of the controller is asked again where the one that was named is gone, and who may
-not describe a topic is not the last to be asked."""
+"""Questions about topics to the controller are asked again when the named controller is gone.
+
+If the admin client may not describe a topic, the producers are asked about it.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import Future

@@ -1,4 +1,5 @@
-"""What the brokers say of topics while they hand partitions over. Real ones are in tests/e2e."""
+"""Offsets of partitions are asked for again while the brokers hand the partitions over. Real
+brokers are in tests/e2e."""
 
 from concurrent.futures import Future
 from types import SimpleNamespace

@@ -1,5 +1,8 @@
-"""Logs that real Java workers wrote, replayed: the state their README names, the answers they gave,
-and their bytes written again."""
+"""Logs that real Java workers wrote are replayed.
+
+They give the state that their README names and the answers that the workers gave, and they are
+written again byte by byte.
+"""
 
 import json
 from functools import cache

@@ -1,4 +1,4 @@
-"""Our reading and writing, held to what was recorded from Kafka Connect 4.3.1 (specs/java-json)."""
+"""Our reading and writing equal what was recorded from Kafka Connect 4.3.1 (specs/java-json)."""
 
 import json
 import struct

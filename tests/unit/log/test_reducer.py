@@ -1,4 +1,4 @@
-"""What the stories in specs/config-log do not show of a `ConfigState`."""
+"""Parts of a `ConfigState` that the stories in specs/config-log do not show."""
 
 from headgate.ids import TargetState, TaskId
 from headgate.topics import config_events as events

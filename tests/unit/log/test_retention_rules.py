@@ -1,4 +1,4 @@
-"""What a pass of retention may delete of a partition."""
+"""A pass of retention may delete some batches of a partition, and must keep the others."""
 
 import pytest
 

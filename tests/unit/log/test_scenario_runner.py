@@ -1,4 +1,4 @@
-"""The scenario runner itself: what it reads, refuses and writes."""
+"""The scenario runner: what it reads, refuses and writes."""
 
 import pytest
 from support.scenarios.runner import Block, ScenarioError, World, parse, render, worlds

@@ -1,4 +1,4 @@
-"""A task finds its source offsets whatever its connector is called, and whenever it asks."""
+"""A task finds its source offsets whatever its connector's name is, and whenever it asks."""
 
 import pytest
 from support.herder.log_records import OneTopic, log_records

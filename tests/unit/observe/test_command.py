@@ -1,4 +1,4 @@
-"""What `headgate observe` takes as a cluster, and what it says of anything else."""
+"""`headgate observe` accepts some texts as a cluster, and explains why it refuses others."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a worker's view comes to as metrics, read by Prometheus' own parser."""
+"""A worker's view becomes metrics, which Prometheus' own parser reads."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence

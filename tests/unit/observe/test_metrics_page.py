@@ -1,4 +1,4 @@
-"""The tables of docs/run/metrics.md against what a worker serves."""
+"""A worker serves what the tables of docs/run/metrics.md list."""
 
 import dataclasses
 import re

@@ -1,5 +1,8 @@
-"""How `headgate observe` looks: who was in the group meanwhile, from how the coordinator describes
-it one time after the other, and brokers that do not answer."""
+"""`headgate observe` looks at a cluster again and again.
+
+From one description of the group to the next it finds who was in the group meanwhile. Some brokers
+do not answer.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Internal topics are told by their keys."""
+"""Internal topics are recognised by their keys."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""What `headgate observe` says of a cluster, from topics that real Java workers wrote and from
-clusters in which something is wrong."""
+"""`headgate observe` shows clusters from topics that real Java workers wrote, and clusters in which
+something is wrong."""
 
 from collections.abc import Sequence
 from dataclasses import replace

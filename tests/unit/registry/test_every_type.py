@@ -1,5 +1,5 @@
-"""Each column of a Parquet file with every type through each converter: it comes out equal, or is
-refused by its name."""
+"""Each column of a Parquet file with every type goes through each converter. It comes out equal, or
+is refused by name."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Names of the entries of maps that Avro has no map for."""
+"""Names of the entry records that stand for maps for which Avro has no map type."""
 
 import json
 from typing import Any

@@ -1,5 +1,7 @@
-"""Confluent's client as our converters set it up, at a gate with TLS and a password. What the gate
-lets through to a registry is in `tests/interop/test_schema_registry_server.py`."""
+"""Our converters set up Confluent's client for a gate with TLS and a password.
+
+`tests/interop/test_schema_registry_server.py` has a registry behind the gate.
+"""
 
 from pathlib import Path
 from urllib.parse import quote

@@ -1,4 +1,5 @@
-"""Ids, subjects and what a registry refuses: each error says what, where and what to do."""
+"""Ids, subjects and refusals of a registry. Each error says what is wrong, where, and what to
+do."""
 
 import struct
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Schemas and values through each converter with a registry: what comes out is what went in."""
+"""Schemas and values come out of each converter with a registry as they went in."""
 
 import datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""A REST service for tests that need one."""
+"""A REST service for the tests that need one."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Calls from worker to worker on real sockets: who cannot be reached, connections, signatures."""
+"""Calls from worker to worker on real sockets: unreachable workers, connections, signatures."""
 
 import socket
 import threading

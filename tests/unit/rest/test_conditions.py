@@ -1,4 +1,4 @@
-"""Changes on a condition by HTTP: `If-Match`, etags, and how workers pass them on."""
+"""Conditional changes by HTTP: `If-Match`, etags, and how workers pass them on."""
 
 from dataclasses import replace
 

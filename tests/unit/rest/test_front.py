@@ -1,5 +1,5 @@
-"""The process that accepts connections: it answers `/health` while its worker is busy, and leaves
-everything else to the worker as its client has sent it."""
+"""The process that accepts connections answers `/health` while its worker is busy. Everything else
+it passes to the worker as the client sent it."""
 
 import asyncio
 import logging

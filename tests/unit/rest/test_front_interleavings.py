@@ -1,8 +1,8 @@
 """The process that accepts connections, in random orders of what clients, worker and clock do.
 
-It runs here turn by turn, with real sockets and a clock of its own. However its turns, the clients'
-bytes and the worker's answers fall: each `/health` that was asked is answered once and in order,
-and each other request reaches the worker once, with every byte that its client has sent.
+It runs here turn by turn, with real sockets and a clock of its own. In every order, each `/health`
+is answered once and in turn. Each other request reaches the worker once, with every byte that its
+client has sent.
 """
 
 import json

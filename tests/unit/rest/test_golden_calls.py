@@ -1,4 +1,4 @@
-"""Every request that a real Java worker was asked, and its answer, through both translations."""
+"""Every request that a real Java worker got, and its answer, pass through both translations."""
 
 import json
 from pathlib import Path

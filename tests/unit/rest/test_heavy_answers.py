@@ -1,4 +1,5 @@
-"""Large answers are written beside the server's loop, and whether one is large is told cheaply."""
+"""Large answers are written beside the server's loop, and a cheap test tells whether an answer is
+large."""
 
 import json
 import time

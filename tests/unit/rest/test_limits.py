@@ -1,4 +1,4 @@
-"""Clients that send too much, too slowly, or nothing: each costs itself alone."""
+"""Clients that send too much, too slowly, or nothing harm no other client."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Memory after large requests, and the interpreter while large JSON is read."""
+"""Memory is freed after large requests, and other threads run while large JSON is read."""
 
 import asyncio
 import platform

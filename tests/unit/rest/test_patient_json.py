@@ -1,4 +1,4 @@
-"""JSON of many values is read as other JSON is, but does not keep the interpreter."""
+"""JSON of many values is read as other JSON is, but lets other threads run meanwhile."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What plugins are asked is not asked any more, once its caller was told that it was not."""
+"""A call into a plugin is not made any more once its caller was told that it was not made."""
 
 import asyncio
 from collections.abc import Callable

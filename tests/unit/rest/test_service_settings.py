@@ -1,4 +1,4 @@
-"""What the REST settings of a worker come to: admin listeners, headers, addresses, TLS."""
+"""The REST settings of a worker: admin listeners, headers, addresses, TLS."""
 
 import http.client
 import ssl

@@ -1,4 +1,4 @@
-"""Signatures of internal requests: as Java makes them, and each refusal."""
+"""Signatures of internal requests are made as Java makes them, and bad ones are refused."""
 
 import pytest
 

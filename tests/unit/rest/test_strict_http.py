@@ -1,4 +1,4 @@
-"""Requests that a proxy in front of the worker may read otherwise than the worker does."""
+"""The worker refuses requests that a proxy in front of it may read in another way."""
 
 import http.client
 import json

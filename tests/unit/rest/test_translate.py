@@ -1,4 +1,4 @@
-"""Requests as calls and results as answers, by tables; there and back for every call."""
+"""Tables of requests as calls and of results as answers. Every call goes there and back."""
 
 import json
 from typing import Any

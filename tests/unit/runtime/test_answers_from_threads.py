@@ -1,4 +1,4 @@
-"""What runs on other threads is answered, whatever becomes of it: nobody asks a second time."""
+"""Work on other threads always gets its answer, since nobody asks a second time."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a worker's log says of what it is asked."""
+"""A worker logs the calls that it gets."""
 
 import logging
 from collections.abc import Sequence

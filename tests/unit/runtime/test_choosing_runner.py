@@ -1,4 +1,5 @@
-"""Which tasks go to processes, and what becomes of them where there are none: runner `thread`."""
+"""Which tasks run in processes. Where processes cannot be used, tasks run on threads (runner
+`thread`)."""
 
 from typing import Any
 

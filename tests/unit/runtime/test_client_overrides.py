@@ -1,4 +1,5 @@
-"""Overrides of client settings in connector configs: by the policy, and by what they say."""
+"""Overrides of client settings in connector configs are checked by the policy and by their
+values."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Settings that no Kafka client can be made of: the commands say so in a line, and reach nobody."""
+"""For settings from which no Kafka client can be made, the commands print one line and connect to
+no broker."""
 
 import subprocess
 import sys

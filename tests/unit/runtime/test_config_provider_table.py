@@ -1,4 +1,5 @@
-"""References to config providers, held to what Kafka 4.3.1 made of them: specs/config-providers."""
+"""References to config providers resolve to what Kafka 4.3.1 made of them:
+specs/config-providers."""
 
 from pathlib import Path
 from typing import Any

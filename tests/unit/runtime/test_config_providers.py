@@ -1,4 +1,4 @@
-"""Config providers by name, what a worker's file says of them, and what validations show."""
+"""Config providers by name, their settings in a worker's file, and what validations show."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path

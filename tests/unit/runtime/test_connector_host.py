@@ -1,4 +1,4 @@
-"""What connectors get of their worker: the source offsets of their tasks, on a real log."""
+"""A connector reads the source offsets of its tasks from its worker, on a real log."""
 
 import queue
 import threading

@@ -1,5 +1,5 @@
-"""Offsets of a connector, read, altered and reset: what the log has afterwards, and what the user
-is told."""
+"""Offsets of a connector are read, altered and reset. The tests look at the log and at the user's
+answer."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Work that hangs costs a thread, and nothing that comes after it."""
+"""Work that hangs costs a thread, and holds up nothing that comes after it."""
 
 import threading
 from functools import partial

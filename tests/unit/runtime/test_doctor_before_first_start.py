@@ -1,4 +1,4 @@
-"""What `headgate doctor` says of a cluster on which no worker has been started yet."""
+"""`headgate doctor` on a cluster on which no worker has been started yet."""
 
 import io
 from dataclasses import dataclass

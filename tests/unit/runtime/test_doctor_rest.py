@@ -1,4 +1,4 @@
-"""What `headgate doctor` says of a worker's REST settings, and of its ports on this machine."""
+"""`headgate doctor` checks a worker's REST settings, and its ports on this machine."""
 
 import http.server
 import socket

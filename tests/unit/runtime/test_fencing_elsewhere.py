@@ -1,4 +1,5 @@
-"""Producers are shut out on the brokers that they use, by a client that the connector describes."""
+"""Producers are fenced on the brokers that they use, by a client that the connector's config
+describes."""
 
 from pathlib import Path
 from typing import Any

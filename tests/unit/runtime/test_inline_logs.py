@@ -1,4 +1,5 @@
-"""What a worker is given of the config topic, and when its end is said to be reached."""
+"""Which records of the config topic a look gives the worker, and when it reports the topic's
+end."""
 
 import json
 from collections.abc import Sequence

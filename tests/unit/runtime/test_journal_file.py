@@ -1,4 +1,4 @@
-"""The file of a worker's journal, and what a fault of it costs."""
+"""The file of a worker's journal, and the cost of a fault in it."""
 
 import logging
 from collections.abc import Callable

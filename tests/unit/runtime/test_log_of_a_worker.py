@@ -1,4 +1,5 @@
-"""How a worker's log is written: statuses in words, the name of what a line is about, JSON."""
+"""A worker's log has statuses in words, the name of the connector or task in each line, and JSON on
+request."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Levels of loggers, by the names and words of Connect's /admin/loggers."""
+"""Levels of loggers are shown and set with the names and words of Connect's /admin/loggers."""
 
 import logging
 from collections.abc import Iterator

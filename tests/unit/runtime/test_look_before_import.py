@@ -1,4 +1,4 @@
-"""A class that a request names is looked at before anything of its module runs."""
+"""The source of a class that a request names is inspected before any code of its module runs."""
 
 import importlib
 import subprocess

@@ -1,4 +1,4 @@
-"""What a worker's file makes it offer to its group."""
+"""A worker's file decides which protocols it offers to its group."""
 
 import pytest
 

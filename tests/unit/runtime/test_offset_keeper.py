@@ -1,4 +1,4 @@
-"""Source offsets of a standalone worker, between its log and the user's file."""
+"""Source offsets of a standalone worker are kept equal in its log and in the user's file."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping

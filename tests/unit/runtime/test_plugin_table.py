@@ -1,4 +1,4 @@
-"""What a worker knows of the connector classes that are installed, and what it does not load."""
+"""A worker knows the connector classes that are installed without loading them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A call of a plugin that hangs costs its caller alone."""
+"""A call of a plugin that hangs holds up its caller alone."""
 
 import threading
 import time

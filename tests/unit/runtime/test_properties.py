@@ -1,4 +1,4 @@
-"""Properties files as Java reads them, and where in them a fault is."""
+"""Properties files are read as Java reads them, and a fault in one is named with its place."""
 
 import subprocess
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""Configs after public examples of Kafka Connect: all in them but the connector resolves.
+"""Configs after public examples of Kafka Connect: everything in them except the connector resolves.
 
-Names and values are those of the documentation; a file may join what several of its pages show.
-Each file of `tests/data/public_configs` has where the config is shown, the kind of the connector,
-and classes that come with the connector and with nothing else (``own``). The connector's class is
-not here; in its place a stand-in takes the config. Then every error must name an own class.
+Names and values are those of the documentation. A file may join what several of its pages show.
+Each file of `tests/data/public_configs` names the page of the config, the kind of the connector,
+and the classes that come with the connector alone (``own``). A stand-in takes the config in place
+of the connector's class, which is not installed. Then every error must name an own class.
 """
 
 import json

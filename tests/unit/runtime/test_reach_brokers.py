@@ -1,4 +1,4 @@
-"""What a worker on Kafka has learned of its cluster before it does anything else."""
+"""A worker on Kafka learns the size of its cluster before it does anything else."""
 
 from pathlib import Path
 from typing import Any

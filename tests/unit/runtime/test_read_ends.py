@@ -1,4 +1,4 @@
-"""What a worker does at its start when the internal topics cannot be read."""
+"""At its start, a worker cannot read the internal topics."""
 
 from types import SimpleNamespace
 from typing import Any

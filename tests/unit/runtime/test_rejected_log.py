@@ -1,4 +1,5 @@
-"""Garbage in an internal topic is told with its place; a topic full of it does not fill the log."""
+"""Garbage in an internal topic is logged with its place. A topic full of it does not fill the
+log."""
 
 import logging
 import threading

@@ -1,4 +1,5 @@
-"""Where configs are resolved on their way from the herder to plugins, and what comes back of it."""
+"""Configs are resolved on their way from the herder to plugins, and the values are hidden in the
+answers."""
 
 import logging
 import queue

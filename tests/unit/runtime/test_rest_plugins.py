@@ -1,4 +1,4 @@
-"""Connectors and their parts as the REST API lists, describes and validates them."""
+"""The REST API lists, describes and validates connectors and their parts."""
 
 import pytest
 

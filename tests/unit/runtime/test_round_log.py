@@ -1,4 +1,4 @@
-"""What a worker's log says of the rounds of its group."""
+"""A worker logs the rounds of its group."""
 
 import logging
 from dataclasses import replace

@@ -1,5 +1,8 @@
-"""A log that keeps its writers waiting keeps nobody else waiting: the worker hears its group, beats
-for its tasks, and stops them when the group is out of reach."""
+"""A log that keeps its writers waiting holds up nobody else.
+
+The worker still hears its group, sends heartbeats for its tasks, and stops them when the group is
+out of reach.
+"""
 
 import threading
 import time

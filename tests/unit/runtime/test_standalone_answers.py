@@ -1,5 +1,5 @@
-"""When a standalone worker answers who makes a connector, and what. Java's answers were seen on
-4.3.1."""
+"""When and how a standalone worker answers the request that creates a connector. Java's answers
+were seen on 4.3.1."""
 
 import threading
 from collections.abc import Iterator

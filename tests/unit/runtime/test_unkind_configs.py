@@ -1,4 +1,5 @@
-"""Configs of connectors that are made to cost much: each is answered, and costs in proportion."""
+"""Configs of connectors that are made to cost much: each is answered, at a cost in proportion to
+its size."""
 
 import json
 import threading

@@ -1,4 +1,5 @@
-"""What `headgate worker` makes of an ordinary connect-distributed.properties, and of bad ones."""
+"""`headgate worker` reads an ordinary connect-distributed.properties, and reports faults in bad
+ones."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""How a worker's loop looks at what others wrote: an idle one costs next to nothing, and misses
+"""A worker's loop looks at what others wrote. An idle loop costs next to nothing, and misses
 nothing all the same."""
 
 import queue

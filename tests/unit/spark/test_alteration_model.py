@@ -1,5 +1,8 @@
 """Hundreds of interleavings of users who alter offsets, crashes and late zombies, over the real
-manifest. Each weaker rule must fail, else the model would prove nothing of the strong one."""
+manifest.
+
+Each weaker rule must fail, or the model would prove nothing of the strong one.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,5 @@
-"""Dead letters of planned batches while the log is away: none is lost, none comes twice."""
+"""Dead letters of planned batches while the log is away: none is lost, and none is written
+twice."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,8 @@
-"""Thousands of interleavings of drivers that freeze, thaw and die, and of those who watch and use
-them. Each rule that is taken out must be missed, else the model would prove nothing of it."""
+"""Thousands of interleavings of drivers that freeze, thaw and die, and of the processes that watch
+and use them.
+
+Without any one of the rules, a run must go wrong, or the model would prove nothing of the rule.
+"""
 
 from collections import Counter
 

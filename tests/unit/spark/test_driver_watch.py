@@ -1,6 +1,7 @@
-"""A driver that stands still is ended and started again; one that is busy, late or dead is not.
+"""A driver that is frozen is ended and started again. One that is busy, late or dead is not.
 
-The driver is a small process with a gRPC server, as Spark Connect's: it knows no method either.
+The driver here is a small process with a gRPC server, like Spark Connect's. It does not know the
+watch's method either.
 """
 
 import os

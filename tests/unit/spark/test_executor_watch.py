@@ -1,4 +1,5 @@
-"""An application that has lost its last executor for good is told from one that waits for some."""
+"""An application that has lost its last executor for good is told from one that waits for
+executors."""
 
 import json
 import socket

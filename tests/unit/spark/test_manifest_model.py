@@ -1,6 +1,6 @@
 """Thousands of interleavings of crashes, late zombies and moving partitions over the real manifest.
 
-Each weaker rule must fail, else the model would prove nothing of the strong one.
+Each weaker rule must fail, or the model would prove nothing of the strong one.
 """
 
 import pytest

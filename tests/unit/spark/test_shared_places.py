@@ -1,4 +1,5 @@
-"""Places of a shared Spark: who joins, who starts one, and when one ends. Keepers are stood in for.
+"""Places of a shared Spark: which workers join, which one starts it, and when it ends. The keepers
+are stand-ins.
 
 The model runs thousands of steps of workers and keepers that live, die, join, leave, fail and close
 in any order, on the real files and locks.
@@ -241,7 +242,7 @@ def test_it_waits_for_the_next_worker_and_ends_without(world: World, end: str) -
     world.step(keeper)
     world.step(keeper)
     assert keeper.closing
-    # While it ends, whoever comes has one of its own.
+    # While it ends, a newcomer has one of its own.
     joined = world.join()
     assert joined.started
     assert list(joined.others.values()) == ["it ends"]
@@ -253,7 +254,7 @@ def test_a_keeper_that_was_killed_is_replaced_by_any_of_its_workers_once(world: 
     assert [world.places.revive(each) for each in (two, one)] == [True, False]
     assert two.place.shared() == two.shared
     world.kill_keeper(world.keepers[0])
-    assert not world.join().started  # whoever comes replaces it, too
+    assert not world.join().started  # a newcomer replaces it, too
     assert len(world.keepers) == 1
 
 

@@ -1,4 +1,4 @@
-"""A worker's side of a shared Spark: what it is told, and what it tells. The keeper is a thread
+"""A worker's side of a shared Spark: the messages between worker and keeper. The keeper is a thread
 here, and what it starts is no Spark."""
 
 import os

@@ -1,4 +1,4 @@
-"""Rows that SparkSink refuses since Spark would change them for some readers; without Spark."""
+"""SparkSink refuses rows that Spark would change for some readers. The tests need no Spark."""
 
 import datetime
 from decimal import Decimal

@@ -1,5 +1,8 @@
-"""Offsets of a folder altered and reset: each test is one way in which that dies halfway, or in
-which somebody comes late. `test_alteration_model` has all the others."""
+"""Offsets of a folder are altered and reset. In each test the change dies halfway in one way, or
+another process comes late.
+
+`test_alteration_model` has all other ways.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -309,7 +312,7 @@ def test_a_change_that_comes_while_drafts_go_has_drafts_of_its_own(folder: Folde
     class Freezing(LocalFiles):
         def remove(self, path: str) -> None:
             second = Alteration(2, {OTHER: 6})
-            folder.files.create(second.path, second.to_json())  # and who made it was killed
+            folder.files.create(second.path, second.to_json())  # and its maker was killed
             super().remove(path)
 
     sink = Manifest(Freezing(folder.path), folder, "g")  # type: ignore[arg-type]

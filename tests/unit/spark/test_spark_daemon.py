@@ -1,4 +1,4 @@
-"""The daemon of Python workers in an executor: it ends when nobody has used it for long."""
+"""The daemon of Python workers in an executor ends when it was not used for long."""
 
 import json
 import os

@@ -1,7 +1,7 @@
-"""Real kills of a process that alters a sink's offsets: real files, a real log, its own process.
+"""A process that alters a sink's offsets is killed, with real files and a real log.
 
-Wherever the kill lands, the next task of the sink finds the change made or not made, finishes it,
-and every record is in the folder once. Slices run in this process instead of on Spark.
+Wherever the kill happens, the next task of the sink finds the change made or not made, and finishes
+it. Every record is in the folder once. Slices run in this process instead of on Spark.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What SparkSource and SparkSink make of errors that tell of Spark and not of what is read."""
+"""SparkSource and SparkSink tell errors of Spark itself from errors of the data."""
 
 import queue
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a worker's properties file says of Spark, and the file of Spark's own settings."""
+"""A worker's properties file configures Spark, also by a file of Spark's own settings."""
 
 import dataclasses
 from pathlib import Path

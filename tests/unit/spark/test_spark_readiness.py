@@ -1,5 +1,5 @@
-"""Why a worker on Spark serves before Spark is up, and why the first task then does not wait long:
-what is loaded when, and by whom."""
+"""A worker on Spark serves before Spark is up, and its first task does not wait long then. The
+tests look at what is loaded when, and by which process."""
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""What can be said of the server without a JVM: commands, messages, and that the guard ends all."""
+"""The Spark server as far as it works without a JVM: commands, messages, and the guard that ends
+all."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Where batches begin, on a log in memory; slices run in this process instead of on Spark."""
+"""Where batches begin, on a log in memory. Slices run in this process instead of on Spark."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""One slice: read from a log in memory, written, read back by other software."""
+"""One slice is read from a log in memory, written, and read back by other software."""
 
 import json
 import socket

@@ -1,4 +1,5 @@
-"""Files that Spark leaves out of its listing without a word: names that are not UTF-8."""
+"""SparkSource finds the files that Spark silently leaves out of its listing, because their names
+are not UTF-8."""
 
 from pathlib import Path
 from typing import Any

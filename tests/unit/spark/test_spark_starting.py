@@ -1,4 +1,4 @@
-"""Spark starts beside the workers: what needs it waits for it, and what does not goes on."""
+"""Spark starts beside the workers. Tasks that need it wait, and everything else goes on."""
 
 import importlib.metadata
 import queue

@@ -1,5 +1,5 @@
-"""Transforms on the way of batches through a task: the log, the files and the dead letters are
-those of records."""
+"""Transforms change batches on their way through a task. Log, files and dead letters are those of
+single records."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What source tasks are told of their records, once the log has them or never will."""
+"""A source task learns of each of its records once it is in the log or never will be."""
 
 import logging
 from collections.abc import Iterable, Mapping

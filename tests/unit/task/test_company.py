@@ -1,4 +1,4 @@
-"""A task that crashes its process is soon alone, and its neighbours share processes again."""
+"""A task that crashes its process soon runs alone, and its neighbours share processes again."""
 
 from headgate.ids import TaskId
 from headgate.task.company import FORGET_MS, TOGETHER_MS, Company

@@ -1,4 +1,4 @@
-"""What a converter raises, and whether a record is to blame for it."""
+"""Which errors of a converter are the fault of a record."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a body tells of its batches and of records that could not be processed."""
+"""A body counts its batches, and the records that it could not process."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,5 @@
-"""A task whose config names brokers that nobody reaches is FAILED; brokers that go are awaited."""
+"""A task whose config names brokers that cannot be reached is FAILED. Brokers that go away later
+are awaited."""
 
 import socket
 import threading

@@ -1,9 +1,9 @@
-"""Does every task of a host get one end and one release, and does nothing act after its release?
-Random histories of placing, stopping, hanging, silence, kill, death and late words, with the real
-`HostMachine` in the middle.
+"""Does every task of a host get one end and one release, and does no body act after its release?
 
-The host is the worst one that the rules allow: each of its threads acts whenever the process is
-alive and awake, see `support.task.launched_model`. A thread that was abandoned may act on.
+Random histories of placing, stopping, hanging, silence, kill, death and late reports, with the real
+`HostMachine` in the middle. The host is the worst one that the rules allow: each of its threads
+acts whenever the process is alive and awake, see `support.task.launched_model`. A thread that was
+abandoned may act on.
 """
 
 import random

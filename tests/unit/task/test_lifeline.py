@@ -1,4 +1,5 @@
-"""Both ends of a lifeline over a real connection: who is let in, what silence does, who is killed.
+"""Both ends of a lifeline over a real connection: which bodies are accepted, the effect of silence,
+and kills.
 
 The bodies are threads of this process that hold their end by hand.
 """

@@ -1,7 +1,8 @@
-"""Can `TaskReleased` precede the last thing a body does? Random interleavings of silence, kill,
-death, late words and second attempts, with the real `RunMachine` in the middle.
+"""Can `TaskReleased` precede the last action of a body?
 
-The body is the worst one that the rules allow: see `support.task.launched_model`.
+Random interleavings of silence, kill, death, late reports and second attempts, with the real
+`RunMachine` in the middle. The body is the worst one that the rules allow: see
+`support.task.launched_model`.
 """
 
 import random

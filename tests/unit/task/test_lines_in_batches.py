@@ -1,4 +1,4 @@
-"""Lines of JSON on their way through the log to a Parquet file: in batches, or one by one."""
+"""Lines of JSON go through the log to a Parquet file, in batches or one by one."""
 
 import json
 from collections.abc import Sequence

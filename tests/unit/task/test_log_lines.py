@@ -1,5 +1,5 @@
-"""Lines of a process become log records of the worker: its own, and what others print. What is to
-go over a lifeline waits without end or delay for the task."""
+"""Lines that a task's process prints become log records of the worker. A line that must go over a
+lifeline waits in a bounded queue, and does not hold up the task."""
 
 import contextlib
 import logging

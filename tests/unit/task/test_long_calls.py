@@ -1,4 +1,4 @@
-"""What the log says of connector code that does not return."""
+"""The log reports connector code that does not return."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Each method of a task and of a connector that may hang is told by its name."""
+"""Each method of a task and of a connector that may hang is reported by its name."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What a body measures beside its records: how long commits take, and bytes."""
+"""A body measures commit times and bytes beside its records."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The quick way of polled records, beside the loop that serves everything."""
+"""The fast path for polled records does what the loop over records does."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,7 @@
-"""Configs that a task of planned batches refuses at its start: they were written by others, since a
-config is refused before that where it is given to a worker of ours."""
+"""A task of planned batches refuses some configs at its start.
+
+Our workers refuse these configs earlier, when they are given. So another kind of worker wrote them.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A source task that is polled while what it gave before is being committed."""
+"""A source task is polled while its records before are being committed."""
 
 import contextlib
 import gc

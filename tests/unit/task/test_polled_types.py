@@ -1,4 +1,4 @@
-"""What a connector's mistakes in `poll` are called."""
+"""A connector that returns wrong types from `poll` fails with an error that names them."""
 
 from dataclasses import replace
 from pathlib import Path

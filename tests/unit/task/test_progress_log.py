@@ -1,4 +1,4 @@
-"""The line that a task's log has once a minute: is it moving?"""
+"""A task logs once a minute whether its records move."""
 
 import logging
 import re

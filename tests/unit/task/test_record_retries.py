@@ -1,5 +1,7 @@
-"""A converter or a transform that asks for another attempt: `errors.retry.*` (KIP-298). The task
-can be paused and stopped meanwhile, and nothing is lost by it."""
+"""A converter or a transform asks for another attempt: `errors.retry.*` (KIP-298).
+
+The task can be paused and stopped meanwhile, and no record is lost.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path

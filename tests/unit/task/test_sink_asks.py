@@ -1,4 +1,4 @@
-"""What sink tasks ask of their context, on a real log: pauses, timeouts, commits."""
+"""A sink task asks its context for pauses, timeouts and commits, on a real log."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the bodies of sink tasks do: redelivery, tolerance, offsets, partitions that move."""
+"""The bodies of sink tasks: redelivery, tolerance, offsets, partitions that move."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

@@ -1,5 +1,8 @@
-"""Records that a sink task cannot use: dead letters with Connect's headers, and the errant record
-reporter. Offsets wait until the letters are in the log."""
+"""Records that a sink task cannot use become dead letters with Connect's headers, also by the
+errant record reporter.
+
+Offsets are committed once the letters are in the log.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,5 +1,8 @@
-"""Random histories of a sink task with retries, dead letters and reports: pauses, stops, kills,
-rebalances, a log that does not answer. Nothing is ever committed that is nowhere."""
+"""Random histories of a sink task with retries, dead letters and reports.
+
+They have pauses, stops, kills, rebalances, and a log that does not answer. No offset is ever
+committed of a record that is lost.
+"""
 
 from support.depth import tries
 from support.task.sink_world import PARTITIONS, World, run_once

@@ -1,4 +1,5 @@
-"""Batches of Arrow rows from `poll` to the log: whole where they may, else as the same records."""
+"""Batches of Arrow rows go from `poll` to the log: whole where they may, and otherwise as the same
+records."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing

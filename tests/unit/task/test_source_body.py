@@ -1,4 +1,4 @@
-"""What a source task's body does with records: tolerance, boundaries, offsets, headers."""
+"""A source task's body: tolerance, boundaries, offsets and headers of its records."""
 
 import time
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""How a source task's body begins, waits and ends: fences, polls in vain, stops, a frozen body."""
+"""A source task's body begins, waits and ends: fencing, empty polls, stops, and a frozen body."""
 
 import threading
 import time

@@ -1,5 +1,4 @@
-"""Batches on their way to JSON and Avro: a column of values to the log, the same records as one by
-one."""
+"""Batches are converted to JSON and Avro by columns, into the same records as one by one."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,5 @@
-"""Records that a source task cannot send: dead letters in the batch, and in the transaction, of
-the records around them."""
+"""Records that a source task cannot send become dead letters in the batch, and in the transaction,
+of the records around them."""
 
 import json
 from collections.abc import Mapping

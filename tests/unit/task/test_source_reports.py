@@ -1,4 +1,4 @@
-"""What a source task says beside its records: offsets alone, inputs that it has set aside."""
+"""A source task reports offsets alone, and inputs that it has set aside."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a connector may name as its task: a class of the right kind, and a whole one."""
+"""A connector may name only a complete class of the right kind as its task."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

@@ -1,5 +1,8 @@
-"""A record that the embedded log finds too large: its topic, place in the source, size, and the
-setting are told. On Kafka: `tests/e2e/test_kafka_dead_letters.py`."""
+"""A record that is too large for the embedded log is reported with its topic, place in the source,
+size, and the setting.
+
+`tests/e2e/test_kafka_dead_letters.py` has the same on Kafka.
+"""
 
 from contextlib import closing
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""A record whose topic no log can have, as a transform or its task has named it: it costs itself
-alone."""
+"""A transform or a task names a topic that no log can have. That harms its record alone."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which topics the body of a task says that it has used, and when."""
+"""The body of a task reports which topics it has used, and when."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Connectors with a planted fault: a check of the suite names each, and says record and offset."""
+"""The conformance suite finds each planted fault of a connector, and names the record and the
+offset."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The suite of sinks of planned batches: a sound one passes, and each planted fault is caught."""
+"""The suite of sinks of planned batches passes a sound sink, and finds each planted fault."""
 
 import gc
 import json

@@ -1,5 +1,5 @@
-"""What the parts of `bench` report of losses: a loss that is not mended in time is a line, no end
-of the run."""
+"""`bench` reports each loss of a process. A loss that is not recovered in time is a line of the
+report, and does not end the run."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,5 +1,7 @@
-"""Jars come once, whole, with the checksums that are pinned, or not at all. The repository here is
-a server of files on this machine; who fetches is the real Ivy."""
+"""Jars are fetched once, whole, with the pinned checksums, or not at all.
+
+The repository here is a server of files on this machine. The fetching is done by the real Ivy.
+"""
 
 import hashlib
 import shutil

@@ -1,4 +1,4 @@
-"""Changes of a pipeline file are made side by side, and in an order that frees what is wanted."""
+"""Changes of a pipeline file are made side by side, in an order that frees what others need."""
 
 import threading
 import time

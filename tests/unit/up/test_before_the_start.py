@@ -1,4 +1,4 @@
-"""What is said of a pipeline before anything starts: paths, references, topics, and `--check`."""
+"""A pipeline is checked before anything starts: paths, references, topics, and `--check`."""
 
 import os
 import subprocess

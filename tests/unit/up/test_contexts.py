@@ -1,4 +1,4 @@
-"""``headgate context``: names for clusters, and which cluster a command is about."""
+"""``headgate context`` gives names to clusters, and a command uses one of them."""
 
 import base64
 import errno

@@ -1,4 +1,4 @@
-"""`headgate up` on a disk that is full: it is seen, said once, and ends the run."""
+"""`headgate up` notices a full disk, says so once, and ends the run."""
 
 import errno
 import os
@@ -47,7 +47,7 @@ def test_it_is_said_once_and_ends_the_run_after_a_while(
     assert (seen.look(), seen.news, seen.full) == ("", "", ())
     fill(small)
     assert seen.look() == ""
-    (reason,) = seen.full  # who stops it now has not ended it well
+    (reason,) = seen.full  # an end by the user is no success now
     assert reason.endswith("is full: free some space, then start again")
     assert seen.news.endswith("is full: free some space, then start again; this ends in 10 s")
     now[0] = 9.0

@@ -1,4 +1,4 @@
-"""When `--until-idle` ends: each thing that must hold it up, and what must not."""
+"""When `--until-idle` ends: each thing that must hold it up, and things that must not."""
 
 from collections.abc import Callable
 from dataclasses import replace

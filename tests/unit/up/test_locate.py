@@ -1,4 +1,4 @@
-"""Which cluster a command is about, where it cannot be asked."""
+"""A command finds its cluster also where the `headgate up` there cannot be asked."""
 
 import sys
 from pathlib import Path

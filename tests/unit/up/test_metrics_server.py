@@ -1,4 +1,5 @@
-"""``--metrics`` of `headgate up`: what it shows, and clients that say nothing, or no request."""
+"""``--metrics`` of `headgate up` serves metrics. Some of its clients send nothing, or no
+request."""
 
 import socket
 import threading

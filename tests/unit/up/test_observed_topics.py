@@ -1,4 +1,4 @@
-"""Which topics a display and `--until-idle` take for a sink's."""
+"""Which topics the display and `--until-idle` count as a sink's."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What an observer knows of workers that tell it only what has changed."""
+"""An observer keeps the views of workers that send only their changes."""
 
 from dataclasses import replace
 from pathlib import Path

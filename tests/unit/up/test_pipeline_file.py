@@ -1,4 +1,4 @@
-"""What a pipeline file may say, and what is said of one that is wrong."""
+"""What a pipeline file may say, and the errors of a wrong one."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

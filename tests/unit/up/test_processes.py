@@ -1,4 +1,4 @@
-"""Worker processes watched by `headgate up`, with a worker that has no herder."""
+"""`headgate up` watches its worker processes. The worker here has no herder."""
 
 import os
 import signal

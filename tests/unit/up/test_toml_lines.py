@@ -1,4 +1,4 @@
-"""Lines of keys, in every spelling that TOML has for them."""
+"""A key's line is found in every spelling that TOML has for it."""
 
 import tomllib
 from typing import Any

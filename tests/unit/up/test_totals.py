@@ -1,4 +1,4 @@
-"""What a run has moved, by the log and not by what workers told."""
+"""The totals of a run are counted from the log, not from the workers' reports."""
 
 from headgate.ids import TargetState, TaskId
 from headgate_runtime.up.snapshot import ConnectorSnapshot

@@ -1,4 +1,4 @@
-"""Dataclasses to JSON and back."""
+"""Dataclasses become JSON and are read back."""
 
 import json
 from typing import get_args
