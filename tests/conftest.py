@@ -25,7 +25,8 @@ settings.load_profile("busy")
 
 @pytest.fixture(autouse=True)
 def values_that_logs_hide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Those of this test alone; a process keeps them as long as it lives."""
+    """Give this test an empty set of values that logs hide. A process otherwise keeps them as long
+    as it lives."""
     hiding = hidden_values._Hiding()
     monkeypatch.setattr(hidden_values, "_HIDING", hiding)
     yield

@@ -35,7 +35,7 @@ def test_config_log_is_read_from_any_position_and_up_to_a_limit(world: World) ->
 
 
 def test_config_offset_is_that_of_the_last_record_plus_one(world: World) -> None:
-    """Whatever else is in the log: the next one begins there or behind it."""
+    """Whatever else the log has, the next record is at the config offset or after it."""
     log = world.connect().config_log
     log.claim(1)
     ends = [
@@ -145,7 +145,7 @@ def test_keyed_log_gives_the_latest_of_each_key(world: World) -> None:
 
 
 def test_keyed_log_tells_when_each_was_written(world: World) -> None:
-    """Of two keys for one thing the later counts."""
+    """If two keys stand for one thing, the record that was written later counts."""
     log = world.connect().offset_log
     for key in (b"a", b"b", b"a", b"c"):
         log.append([(key, b"v")])

@@ -45,7 +45,8 @@ def test_whoever_led_in_between_is_shut_out(world: KafkaWorld) -> None:
 
 
 def test_the_same_generation_again_is_a_claim_of_its_own(world: KafkaWorld) -> None:
-    """So a fenced leader that is still called leader gets its hold back."""
+    """In this way a fenced leader that the group still calls its leader can claim the topic
+    again."""
     first: Any = world.connect().config_log
     second: Any = world.connect().config_log
     first.claim(4)

@@ -128,7 +128,8 @@ def test_call_is_given_out_once_and_to_its_worker_only(world: PeersWorld) -> Non
 
 
 def test_nobody_is_there_in_time(world: PeersWorld) -> None:
-    """Where that can be told from a lost answer it is a result: the call may be asked again."""
+    """Where an unreachable worker can be told from a lost answer, the result says so. The call may
+    then be repeated."""
     caller = world.connect("one").peers
     try:
         said = caller.call("two", QUESTION, 1, 50)

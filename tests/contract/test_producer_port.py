@@ -32,8 +32,8 @@ def values(world: World, log: RecordLog) -> list[bytes | None]:
 
 
 def check_soon(world: World, read: Callable[[], object], expected: object) -> None:
-    """What is committed cannot be undone, but readers may see it a moment later: a broker answers
-    the producer before it has written the markers into all partitions."""
+    """Check a condition that holds soon. A commit cannot be undone, but readers may see it a moment
+    later: a broker answers the producer before it has written the markers into all partitions."""
     for _ in range(500):
         if read() == expected:
             return
@@ -393,7 +393,7 @@ def test_abort_leaves_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_zombie_is_refused_with_data_and_offsets_together(world: World, keeps: bool) -> None:
-    """Also where delivery reports come in while it is shut out."""
+    """A zombie is refused also if its delivery reports come in while it is fenced."""
     transport = world.connect()
     zombie = ready(world, transport.record_log, "zombie")
     if keeps:
@@ -495,8 +495,8 @@ def test_init_for_an_ended_membership_shuts_nobody_out(world: World) -> None:
 
 
 def check_last_init_counts(world: World, log: RecordLog, tid: str) -> None:
-    """What is left to a log that knows no memberships: the caller must look whether it still holds
-    the task after its `init`, which shuts out whoever has it."""
+    """Check a log that knows no memberships. Its caller must check after `init` that it still owns
+    the task, since `init` fences the producer of any owner."""
     heir = log.producer("heir", tid, (GROUP, "two", 2))
     heir.init()
     heir.send([record(world, b"heir")])

@@ -61,7 +61,7 @@ def started(bench: RunnerBench, number: int, plugin: str = "CountingSource") -> 
 
 
 def end_of(bench: RunnerBench, run: str) -> tuple[TaskEnded, TaskReleased]:
-    """What was told of a run last, also where it was told while something else was waited for."""
+    """Return the last two reports of a run, also if they came while the test waited for others."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         told = [report for of, report in bench.seen if of == run]

@@ -60,7 +60,7 @@ def _stop(bench: RunnerBench, run: str) -> None:
 
 
 def _noted_by(bench: RunnerBench, file: Path) -> list[str]:
-    """What two tasks, and the zygote before them, have left in a file."""
+    """Return what two tasks, and the zygote before them, have written to a file."""
     for _ in range(2):
         run, _ = _started(bench)
         _stop(bench, run)
@@ -96,12 +96,12 @@ def _zygote() -> Process:
 
 
 def _stat(pid: int) -> list[str]:
-    """From the state on."""
+    """Return the fields of a process's ``stat`` in /proc, from the state on."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def _signals(status: str, which: str) -> set[int]:
-    """From the text of a process's ``status`` in /proc."""
+    """Return the signal masks in the text of a process's ``status`` in /proc."""
     for line in status.splitlines():
         name, _, mask = line.partition(":")
         if name == which:
@@ -110,7 +110,8 @@ def _signals(status: str, which: str) -> set[int]:
 
 
 def _status_of_a_new_interpreter() -> str:
-    """It ignores what Python itself does, and what whoever started these tests had ignored."""
+    """Return the status of a new interpreter. It ignores the signals that Python itself ignores,
+    and those that the parent of these tests ignored."""
     code = "print(open('/proc/self/status').read())"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -197,7 +198,8 @@ def test_a_body_is_killed_at_its_deadline_though_the_zygote_is_frozen(
 def test_a_module_that_starts_threads_costs_only_time(
     make_bench: Callable[..., RunnerBench], tmp_path: Path
 ) -> None:
-    """What another thread holds at the moment of a fork would stay held for ever."""
+    """A lock that another thread holds at the moment of a fork would stay held for ever in the
+    child."""
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(1e6,)).start()\n"
     (tmp_path / "starts_threads.py").write_text(code)
     bench = make_bench(["starts_threads"])
@@ -388,7 +390,8 @@ os.register_at_fork(after_in_child=begin)
 def test_a_body_waits_for_its_threads_and_exit_functions_and_then_is_gone_at_once(
     make_bench: Callable[..., RunnerBench], tmp_path: Path
 ) -> None:
-    """As any interpreter does, but that it is not taken apart: a shared page costs nothing then."""
+    """A body ends as any interpreter does, except that it is not torn down: that would copy the
+    shared pages."""
     file = tmp_path / "noted"
     (tmp_path / "leaves_work.py").write_text(LEAVES_WORK.format(file=str(file)))
     bench = make_bench(["leaves_work"])

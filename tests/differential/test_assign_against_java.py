@@ -90,7 +90,8 @@ class Lines(History):
 
 @pytest.mark.parametrize("policy", ["connect", "eager"])
 def test_lines_are_answered_as_by_java(java: JavaAssignors, policy: str) -> None:
-    """In the order of its bytes; connectors that are given are in that of a hash table there."""
+    """Assignments are in the order of Java's bytes. There, assigned connectors are in the order of
+    a hash table."""
     for seed in range(FIRST, FIRST + HISTORIES):
         history = Lines(java, seed)
         history.run()

@@ -61,8 +61,8 @@ def entries(schema: Schema) -> list[tuple[Schema, Schema]]:
 
 
 def test_schemas_and_bytes_are_java_s(java: JavaProgram) -> None:
-    """Where both can say a schema, they say it alike; where we refuse one, Java does, too, or it is
-    one of the differences that the documentation names."""
+    """Where both can write a schema, they write the same one. Where we refuse one, Java refuses it
+    too, or the documentation names the difference."""
     counts = {"same": 0, "refused": 0, "ours alone": 0}
 
     # Rare differences of defaults are looked for by `make test-all`.

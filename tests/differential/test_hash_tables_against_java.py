@@ -35,7 +35,7 @@ def name(chance: random.Random) -> str:
 
 
 def crowded(items: Sequence[T], kind: Hashed[T], chance: random.Random) -> list[T]:
-    """Some of `items`, each once: all of a few buckets, and a few of all."""
+    """Choose from `items`, each once: all items of a few buckets, and a few of all."""
     mask = chance.choice((15, 63, 255, 4_095))
 
     def bucket(item: T) -> int:

@@ -72,8 +72,8 @@ def fields(schema: Schema, value: Any) -> Any:
 
 
 def compare(java: JavaProgram, schema: Schema, value: Any) -> bool:
-    """Whether ours wrote the value. Raises AssertionError: Java reads or writes it otherwise, or
-    Protobuf could say what ours refused."""
+    """Return whether ours wrote the value. Raises AssertionError if Java reads or writes it in
+    another way, or if we refuse what Protobuf could hold."""
     memory = MemorySchemas()
     try:
         data = converter("ProtobufConverter", memory).from_connect("t", value, schema)

@@ -118,7 +118,8 @@ def assert_read_alike(java: JavaAssignors, what: str, data: bytes) -> None:
 
 
 def one_mark(message: dict[str, Any]) -> Any:
-    """How many marks stand for what is no UTF-8 differs."""
+    """Replace each run of replacement characters by one. Java and Python put different numbers of
+    them in place of bad UTF-8."""
     return json.loads(re.sub("\ufffd+", "\ufffd", json.dumps(message, ensure_ascii=False)))
 
 

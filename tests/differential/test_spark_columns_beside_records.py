@@ -103,7 +103,7 @@ def check(given: Sequence[ConsumerRecord], folder: Path, **more: Any) -> None:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each part, whether it went by columns."""
+    """Return, for each part, whether it was read by columns."""
     seen: list[bool] = []
     chunk = arrow_chunks.ArrowParser.chunk
 

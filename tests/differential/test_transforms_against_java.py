@@ -98,7 +98,8 @@ def compare(java: JavaTransforms, case: Case, seed: str) -> Counter[str]:
 
 
 def is_of_another_field(case: Case, record: Record) -> bool:
-    """Whether Java's ReplaceField takes a field that is there for one that was renamed to it."""
+    """Return whether Java's ReplaceField takes an existing field for one that was renamed to its
+    name."""
     if not case.name.startswith("ReplaceField"):
         return False
     schema = record.key_schema if case.name.endswith("Key") else record.value_schema

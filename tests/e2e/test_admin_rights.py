@@ -72,7 +72,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def worker(broker: Broker) -> dict[str, str]:
-    """With a sink of each kind, and two sources: all have their own logins."""
+    """A worker with a sink of each kind and two sources, all with their own logins."""
     admin = AdminClient({"bootstrap.servers": broker.address})
     make_topics(admin)
     sinks = [NewTopic(f"{name}-topic", 1, 1) for name in SINKS]

@@ -111,8 +111,11 @@ class Chaos:
         os.kill(worker.pid, signal.SIGCONT)
 
     def freeze_a_worker_and_its_tasks(self) -> None:
-        """As when a machine is suspended in the middle of transactions: who wakes up is a zombie,
-        worker and tasks, and may go on where it stood, before a commit."""
+        """Freeze a worker and its tasks, as if the machine were suspended in the middle of
+        transactions.
+
+        They wake up as zombies, and may go on where they stood, before a commit.
+        """
         worker = self.a_worker()
         tasks = [p for p in self.up.look() if p.parent in self.up.daemons()]
         assert tasks, "no task runs on an executor"

@@ -100,7 +100,7 @@ def append(path: Path, line: str) -> None:
 
 
 def nowhere(texts: Mapping[str, object]) -> None:
-    """None of the texts has what is secret."""
+    """Assert that none of the texts has a secret value."""
     assert [what for what, text in texts.items() if SECRET in str(text)] == []
 
 

@@ -49,7 +49,7 @@ path = "table"
 
 
 def add_file(folder: Path, number: int, rows: int) -> None:
-    """One more file for the source, which appears whole."""
+    """Add one more file for the source. The file appears whole."""
     ids = range(number * rows, (number + 1) * rows)
     prices = pa.array([Decimal(n).scaleb(-2) for n in ids], pa.decimal128(12, 2))
     draft = folder / f"{number}.draft"

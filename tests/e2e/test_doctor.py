@@ -88,7 +88,7 @@ def test_each_right_that_is_missing_is_named(
 
 
 def check_that_no_member_is_fenced(broker: Broker, look: Callable[[], str]) -> None:
-    """While somebody is in the group nobody is fenced for the sake of a check."""
+    """While the group has a member, a check must not fence its producer."""
     member = Consumer({"bootstrap.servers": broker.address, "group.id": "workers"})
     member.subscribe(["lines"])
     deadline = time.monotonic() + 20
@@ -172,7 +172,7 @@ def check_own_topic(broker: Broker, admin: AdminClient, look: Callable[[], str])
 
 
 def ones(worker: dict[str, str]) -> dict[str, str]:
-    """With no more replicas than one broker can have."""
+    """Return the properties with one replica for the offsets topic, since there is one broker."""
     return {**worker, "offset.storage.replication.factor": "1"}
 
 

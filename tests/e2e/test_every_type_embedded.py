@@ -52,8 +52,8 @@ path = "out/{name}"
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One `headgate up` with a pipeline for each converter, and a source for each column that a
-    converter refuses; it has ended."""
+    """One `headgate up` that has ended. Its pipeline has a connector pair for each converter, and a
+    source for each column that a converter refuses."""
     folder = tmp_path_factory.mktemp("types")
     text = CLUSTER
     for name, converter in CONVERTERS.items():

@@ -78,7 +78,7 @@ KINDS: dict[str, Callable[[str, str], Records]] = {
 
 
 class InternalTopics:
-    """Those of one worker, and what was written to them besides."""
+    """The internal topics of one worker, and the garbage that was written to them."""
 
     def __init__(self, address: str, group: str) -> None:
         self._address = address
@@ -140,7 +140,7 @@ class InternalTopics:
         return sorted(set(self.places) - set(self.overtaken))
 
     def write_over(self, connector: str, file: Path) -> None:
-        """What a connector that runs has said of itself, and will say again."""
+        """Write over a status of a running connector, which the connector will write again."""
         name = connector.encode()
         own = b'["%s",{"filename":"%s"}]' % (name, str(file).encode())
         self.place(self.names["offset"], own, b"[7]")
@@ -149,7 +149,8 @@ class InternalTopics:
         self.overtaken += self.places[-3:]
 
     def commit_too_many(self, connector: str) -> None:
-        """That counts, as it does for Java's workers: whoever owns the connector puts it right."""
+        """Commit too many tasks. The commit counts, as it does for Java's workers, and the
+        connector's owner corrects it."""
         self.place(self.names["config"], b"commit-" + connector.encode(), b'{"tasks":%d}' % MANY)
         self.places.pop()
 
@@ -175,7 +176,7 @@ class InternalTopics:
 
 
 def places_told(worker: HeadgateWorker) -> list[Place]:
-    """Of records that the worker's log says are passed over."""
+    """Return the places of the records that the worker's log says it passes over."""
     line = re.compile(r"topic (\S+), partition (\d+), offset (\d+), key .*; passed over$", re.M)
     found = line.findall(worker.log.read_text())
     return [(topic, int(partition), int(offset)) for topic, partition, offset in found]
@@ -273,7 +274,8 @@ def test_garbage_in_every_topic(
 
 
 def check_group_observed(story: Story, address: str) -> None:
-    """In our own protocol: who leads, who owns; and the generation is that of the statuses."""
+    """In our own protocol, observe shows the leader, the owners, and the generation that statuses
+    have."""
     view = observed("--properties", str(story.worker.file))
     group, connector = view["group"], view["connectors"][story.connector]
     own = story.worker.url.removeprefix("http://")

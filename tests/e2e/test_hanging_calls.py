@@ -104,7 +104,7 @@ def test_a_worker_that_does_not_tell_is_named(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a Java worker does not, whose REST server knows no such path."""
+    """A Java worker does not report hanging calls: its REST server does not know the path."""
     plain = PeerClient.call
 
     def call(client: PeerClient, url: str, call: Any, *given: Any) -> Any:

@@ -97,7 +97,7 @@ def shown(error: BaseException) -> str:
 
 
 class TestCatalog(CatalogContract):
-    """Those of every catalog."""
+    """The tests that hold with every catalog."""
 
 
 class Beginner(threading.Thread):

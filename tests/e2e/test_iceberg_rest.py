@@ -73,11 +73,12 @@ def ups() -> Iterator[list[Up]]:
 
 
 class TestCatalog(CatalogContract):
-    """Those of every catalog."""
+    """The tests that hold with every catalog."""
 
 
 def put(task: IcebergSinkTask) -> None:
-    """As a worker does. Iceberg's server answers with 500 where two make one namespace at once."""
+    """Put records, and try again as a worker does. Iceberg's server answers with 500 where two
+    clients make one namespace at once."""
     for _ in range(10):
         try:
             return task.put(rows(0))

@@ -68,13 +68,13 @@ def three_without(up: Up, gone: int) -> bool:
 
 
 def replay(journal: Path) -> list[Decision]:
-    """What is decided on each command of a journal."""
+    """Return the decisions on each command of a journal."""
     steps = replay_journal(journal.read_text().splitlines(keepends=True))
     return [(type(step.command).__name__, shown(step.effects)) for step in steps]
 
 
 def logged_in(log: str) -> list[Decision]:
-    """What a worker's log says that it decided. The effects stand before their command."""
+    """Return the decisions in a worker's log. The effects stand before their command."""
     found: list[Decision] = []
     effects: list[Any] = []
     for match in DECIDED.finditer(log):

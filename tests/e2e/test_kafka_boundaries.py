@@ -55,7 +55,8 @@ class Source:
         self.worker.rest.await_tasks("c", [], 20)
 
     def data(self) -> list[Transaction]:
-        """By their ends; a marker comes a moment after the producer was answered."""
+        """Return the data transactions by their ends. A marker comes a moment after the producer's
+        answer."""
         return transactions_in(self.address, self.topic)
 
     def offsets(self) -> list[Transaction]:
@@ -83,13 +84,13 @@ def numbers(transaction: Transaction) -> list[int]:
 
 
 def following(transaction: Transaction) -> list[int]:
-    """What its offset records say of the next number."""
+    """Return the next number, by the offset records of the transaction."""
     return [int((decode_value(value) or {})["next"]) for value in transaction.values]
 
 
 def check_pairs(data: list[Transaction], offsets: list[Transaction]) -> None:
-    """Of committed transactions: records and their one offset are of one producer and epoch, each
-    before its marker, and the offset is that of the last record."""
+    """Check committed transactions. Records and their one offset have one producer and epoch, stand
+    before the marker, and the offset is that of the last record."""
     assert len(data) == len(offsets)
     assert len({each.producer for each in (*data, *offsets)}) == 1
     assert {each.end for each in (*data, *offsets)} == {"commit"}
@@ -113,7 +114,8 @@ def test_a_poll_is_a_transaction(source: Source) -> None:
 
 @pytest.mark.exhaustive
 def test_a_transaction_ends_with_the_first_poll_after_the_interval(source: Source) -> None:
-    """That of `transaction.boundary.interval.ms`, not of the worker's flushes, a minute."""
+    """The interval is `transaction.boundary.interval.ms`, not the minute between the worker's
+    flushes."""
     wanted = 4
     source.create("interval", transaction_boundary_interval_ms=str(INTERVAL_MS), pause_s="0.05")
     source.await_ended(wanted, source.data)
@@ -134,8 +136,9 @@ def test_a_transaction_ends_with_the_first_poll_after_the_interval(source: Sourc
 
 
 def test_a_transaction_ends_where_the_connector_says(source: Source) -> None:
-    """Also within a batch; what it aborts nobody sees, and the offsets go on behind it, in a
-    transaction of their own; what it has not ended when it stops is aborted, offsets too."""
+    """A transaction may end within a batch. No reader sees what the connector aborts, and the
+    offsets go on after it in a transaction of their own. A transaction that is open at the stop is
+    aborted, offsets included."""
     limit = 6 * SIZE + 3
     source.create("connector", limit=str(limit), size=str(SIZE), abort_every="3")
     source.await_ended(6, source.data)
@@ -163,7 +166,8 @@ def test_a_transaction_ends_where_the_connector_says(source: Source) -> None:
 
 
 def check_resumed(source: Source, limit: int) -> None:
-    """It begins again with what was open, behind what it had aborted."""
+    """A resumed task begins with the records of the open transaction, after those that it had
+    aborted."""
     assert source.worker.rest.put("/connectors/c/resume").status == 202
     rest = list(range(6 * SIZE, limit))
     await_true("rest", lambda: numbers(source.data()[-1]) == rest and not source.data()[-1].end, 20)

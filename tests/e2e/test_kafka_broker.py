@@ -127,7 +127,7 @@ def test_docker_that_cannot_start_a_broker_is_said_and_passed_over(
 def test_the_image_understands_its_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By the class of Kafka's jars that the image runs before its broker."""
+    """The class of Kafka's jars that the image runs before its broker reads the environment."""
     folders = [tmp_path / name for name in ("default", "mounted", "final")]
     for folder in folders:
         folder.mkdir()
@@ -147,9 +147,8 @@ def test_the_image_understands_its_environment(
 
 
 class LocalContainer:
-    """What testcontainers does with a container, in a folder of this machine in place of one of its
-    own. Where it can be reached is not known before it was started, nor does the image's script
-    end."""
+    """A stand-in for a container of testcontainers, in a folder of this machine. Its address is
+    known only after its start, and the image's script does not end."""
 
     def __init__(self, folder: Path) -> None:
         self.run = folder / "run"

@@ -111,7 +111,7 @@ class Chaos:
 
     @property
     def kills(self) -> int:
-        """But those of the broker."""
+        """Number of kills, without those of the broker."""
         return sum(
             count
             for what, count in self.landed.items()
@@ -135,7 +135,8 @@ class Chaos:
         return max(found, key=lambda each: each[1].pid)
 
     def settled_owner(self) -> tuple[KeptWorker, Process]:
-        """As `owner`, when it has been for a while: nobody has asked the task to stop."""
+        """Return the `owner` once it has been owner for a while, so that the task is not about to
+        be stopped."""
         found = self.owner()
         since = time.monotonic()
         while time.monotonic() < since + CALM_S:
@@ -147,7 +148,7 @@ class Chaos:
     # -- kills --
 
     def strike(self, what: str, hit: Callable[[], bool]) -> None:
-        """Until there was something to kill, each time while records flow."""
+        """Try, each time while records flow, until there was something to kill."""
         self.flowing()
         while not hit():
             self.say(f"   there was no {what} to kill, so once more")
@@ -201,7 +202,7 @@ class Chaos:
                 return
 
     def kill_the_next_task(self, known: set[int], window_s: float) -> bool:
-        """Whether it was not RUNNING yet."""
+        """Kill the next run of a task. Return whether it was killed before it was RUNNING."""
         new: list[tuple[KeptWorker, Process]] = []
 
         def look() -> bool:
@@ -231,7 +232,7 @@ class Chaos:
         return early
 
     def kill_a_worker_that_starts(self) -> None:
-        """As with tasks: until one was no member yet."""
+        """Kill workers that start until one was killed before it was a member."""
         window_s = 2.0
         while not self.early["worker"]:
             kept = self.chance.choice(self.cluster.workers)
@@ -264,8 +265,11 @@ class Chaos:
                     time.sleep(self.chance.uniform(0, 0.05))
 
     def is_caught(self, task: Process, epoch: tuple[int, int], described: Described) -> bool:
-        """Else it goes on. What was under way when it was frozen has arrived by the second look,
-        which is by another connection."""
+        """Return whether the frozen task was caught in its commit. If not, let it go on.
+
+        A request that was under way at the freeze has arrived by the second look, which uses
+        another connection.
+        """
         if not signal_if_alive(task.pid, signal.SIGSTOP):
             return False
         wanted = (COMMITTING, epoch)
@@ -275,8 +279,8 @@ class Chaos:
         return False
 
     def freeze_worker_and_task_in_its_commit(self) -> None:
-        """As when a machine is suspended; the task wakes up first and goes on where it stood, or
-        its worker might end it before it has tried."""
+        """Freeze both, as if the machine were suspended. The task wakes up first and goes on where
+        it stood, since its worker might otherwise end it before it has tried."""
         kept, task = self.caught()
         start = run_start(kept)
         worker, epoch = kept.worker(), self.epoch()
@@ -318,7 +322,7 @@ class Chaos:
         self.say(f"   it ended as {outcome}: {reason[:60]}")
 
     def freeze_worker_and_task(self) -> None:
-        """At any moment, and both wake up at once: it may be its lifeline that ends it."""
+        """Freeze both at any moment, and wake both at once. The task's lifeline may end it."""
         self.until_zombie(self._freeze_worker_and_task)
 
     def _freeze_worker_and_task(self) -> bool:
@@ -337,7 +341,7 @@ class Chaos:
         return self.ended(kept, task, start)
 
     def freeze_the_task(self) -> None:
-        """Its worker does not wait for it to wake up."""
+        """Freeze the task. Its worker does not wait for it to wake up."""
         self.flowing()
         kept, task = self.settled_owner()
         self.blow("SIGSTOP of the task")
@@ -349,7 +353,7 @@ class Chaos:
         assert kept.worker() is not None
 
     def freeze_the_worker(self) -> None:
-        """Its task must end by itself: it hears nothing more."""
+        """Freeze the worker. Its task hears nothing more, and must end by itself."""
         self.flowing()
         kept, task = self.settled_owner()
         start = run_start(kept)
@@ -367,7 +371,7 @@ class Chaos:
             self.say("   it was being stopped when it was frozen: no zombie, so once more")
 
     def epoch(self) -> tuple[int, int]:
-        """That the brokers take the task's producer by."""
+        """Return the epoch with which the brokers accept the task's producer."""
         return producer_epoch(self.broker.address, f"g-{TASK}")
 
     def transaction(self) -> tuple[str, tuple[int, int]]:
@@ -460,18 +464,18 @@ def transaction(described: Described) -> tuple[str, tuple[int, int]]:
 
 
 def delivers(kept: KeptWorker) -> bool:
-    """Whether the worker's last word on the task is that it is RUNNING."""
+    """Return whether the worker's last status of the task is RUNNING."""
     words = STATES.findall(kept.log.read_text(errors="replace"))
     return bool(words) and words[-1] == "RUNNING"
 
 
 def states_since(kept: KeptWorker, start: int) -> list[str]:
-    """Of the task, as the worker's log tells them from `start` on."""
+    """Return the states of the task in the worker's log from `start` on."""
     return STATES.findall(kept.log.read_text(errors="replace"), start)
 
 
 def run_start(kept: KeptWorker) -> int:
-    """Where the task's last run begins in the worker's log."""
+    """Return where the task's last run begins in the worker's log."""
     return kept.log.read_text(errors="replace").rindex(f"task {TASK} starts as run")
 
 

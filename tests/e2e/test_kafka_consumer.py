@@ -38,7 +38,7 @@ def world(kafka_world: KafkaWorld) -> KafkaWorld:
 
 @pytest.fixture
 def log(world: KafkaWorld) -> Any:
-    """With topic `t`: two partitions of ten records."""
+    """The log of a world that has topic `t`, with ten records in each of two partitions."""
     found = world.connect().record_log
     topic = world.name("t")
     found.create_topic(topic, 2)
@@ -130,7 +130,7 @@ def test_what_was_kept_stays_kept_while_its_partition_is_paused(
 def test_partitions_that_come_during_a_pause_are_paused_from_the_start(
     world: KafkaWorld, log: Any
 ) -> None:
-    """Whoever pauses them as they come, as a sink does that rests, is not given their records."""
+    """A sink that rests pauses new partitions as they come, and must not get their records."""
     consumer = opened(world, log)
     consumer.on_rebalance(consumer.pause, lambda _: None)
     await_partitions(consumer)
@@ -191,8 +191,8 @@ def test_partitions_that_are_lost_take_no_commit(world: KafkaWorld, log: Any) ->
 
 @pytest.mark.exhaustive
 def test_who_polled_too_late_commits_nothing(world: KafkaWorld, log: Any) -> None:
-    """Also before it polls again. Out of its group it looks like somebody without one, whom the
-    broker would let write."""
+    """The commit is refused also before the next poll. Out of its group, the consumer looks to the
+    broker like one without a group, which may commit."""
     consumer = opened(world, log)
     drain(consumer, 20)
     time.sleep(SESSION_MS / 1000 * 1.5)
@@ -249,7 +249,7 @@ def test_all_topics_are_listed_as_often_as_metadata_is_refreshed(kafka_broker: F
 
 
 def test_partitions_that_a_topic_grows_by_are_seen(world: KafkaWorld, log: Any) -> None:
-    """Who reads without a group, as planned batches do, would not ever read them."""
+    """A reader without a group, as planned batches have, would otherwise never read them."""
     topic = world.name("t")
     assert sorted(log.end_offsets([topic])) == [(topic, 0), (topic, 1)]
     grow(world, topic, 3)
@@ -310,7 +310,8 @@ class Sharing:
         consumer.commit(ends)
 
     def await_share(self, each: int, total: int) -> None:
-        """Until each of them holds `each` partitions, and `total` records were found in all."""
+        """Wait until each consumer holds `each` partitions, and `total` records were found in
+        all."""
         deadline = time.monotonic() + 40
         while (
             any(len(consumer.assignment()) != each for consumer in self.consumers)
@@ -333,7 +334,8 @@ class Sharing:
     ),
 )
 def test_a_topic_that_one_member_finds_all_look_for(kafka_broker: Found, strategy: str) -> None:
-    """So that it is shared at once, not when the last one looks by itself, minutes later."""
+    """The topic is then assigned at once, not minutes later when the last member looks by
+    itself."""
     both = {"consumer.partition.assignment.strategy": strategy}
     quick = KafkaWorld(kafka_broker.address, {**both, "consumer.metadata.max.age.ms": "500"})
     slow = KafkaWorld(kafka_broker.address, {**both, "consumer.metadata.max.age.ms": "300000"})

@@ -45,8 +45,8 @@ def latest(request: pytest.FixtureRequest, kafka_broker: Found) -> Iterator[Any]
 
 
 def test_with_latest_a_quiet_partition_has_a_place_from_the_start(latest: Any) -> None:
-    """Else what comes while nobody has it would be skipped by who takes it up. As with Connect,
-    which commits the positions of partitions that it was given."""
+    """The next owner would otherwise skip records that come while the partition has no owner.
+    Connect, too, commits the positions of assigned partitions."""
     world, log, producer = latest
     topic, group = world.name("t"), world.name("g")
     consumer = opened(world, log)

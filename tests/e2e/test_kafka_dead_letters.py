@@ -65,7 +65,8 @@ def test_letters_of_a_source_and_topics_by_their_groups(
 def test_a_queue_that_cannot_be_created_fails_the_task_by_name(
     kafka_world: KafkaWorld, tmp_path: Path
 ) -> None:
-    """One broker, and Connect's default of three replicas. Source: DeadLetterQueueReporter."""
+    """There is one broker, and Connect's default is three replicas. Source:
+    DeadLetterQueueReporter."""
     kafka_world.connect().record_log.create_topic(kafka_world.name("t"), 1)
     config = {
         "topics": kafka_world.name("t"),

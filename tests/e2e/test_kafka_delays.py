@@ -30,14 +30,15 @@ SLOW_S = 1.0
 
 
 class Group:
-    """As its coordinator tells of it."""
+    """The workers' group, as its coordinator describes it."""
 
     def __init__(self, describer: GroupDescriber, cluster: KafkaCluster) -> None:
         self._describer = describer
         self._cluster = cluster
 
     def round_of(self, members: int) -> tuple[float, float]:
-        """When the first round of so few is over, and what is left of the delay, in seconds."""
+        """Return when the first round of this many members is over, and the rest of the delay in
+        seconds."""
         left_ms: list[int] = []
 
         def over() -> bool:
@@ -108,11 +109,11 @@ def test_a_new_leader_goes_on_with_the_delay_of_the_one_that_is_killed_in_it(
 
 
 def lose(cluster: KafkaCluster, worker: KeptWorker) -> None:
-    """For good."""
+    """Kill a worker for good."""
     worker.kill()
     cluster.workers.remove(worker)
 
 
 def tasks(worker: KeptWorker) -> list[int]:
-    """Of `c`, that it holds."""
+    """Return the tasks of `c` that the member holds."""
     return sorted(int(each["task"]["task"]) for each in worker.view()["tasks"])

@@ -135,7 +135,8 @@ class Feed:
 
 
 def line(partition: int, offset: int) -> str:
-    """Of one length, and ended: a line that was cut is no other line."""
+    """Return a line of the common length that ends in a mark. So a line that was cut differs from
+    all others."""
     return f"{partition}.{offset:08d};"
 
 
@@ -149,7 +150,7 @@ def feeding(address: str, topic: str) -> Iterator[Feed]:
 
 
 class Sink:
-    """What a file sink and its consumer group show."""
+    """The output of a file sink, and its consumer group."""
 
     def __init__(self, broker: Broker, group: str, file: Path) -> None:
         self._client = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
@@ -163,7 +164,7 @@ class Sink:
         return {place.partition: place.offset for place in answer.topic_partitions}
 
     def shares(self) -> list[int]:
-        """How many partitions each task has."""
+        """Return the number of partitions of each task."""
         answer = self._client.describe_consumer_groups([self._group])[self._group].result(20)
         return sorted(len(member.assignment.topic_partitions) for member in answer.members)
 
@@ -174,7 +175,7 @@ class Sink:
         return self._file.stat().st_size if self._file.exists() else 0
 
     def check(self) -> None:
-        """What is committed has been delivered."""
+        """Assert that all records before the committed offsets have been delivered."""
         offsets = self.offsets()  # first: the file may only be ahead of them
         lines = set(self.lines())
         for partition, end in offsets.items():

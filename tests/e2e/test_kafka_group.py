@@ -66,7 +66,7 @@ def test_without_its_coordinator_a_worker_stops_and_goes_on_when_it_is_back(
 
 
 class Client:
-    """One join, and what becomes of it."""
+    """One join, and its outcome."""
 
     def __init__(self, group: KafkaGroup, name: str = GROUP) -> None:
         self.group = group

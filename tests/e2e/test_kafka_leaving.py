@@ -57,7 +57,7 @@ def way(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def world(kafka_broker: Found, way: str) -> Iterator[KafkaWorld]:
-    """With topic `t`."""
+    """A world with topic `t`."""
     made = KafkaWorld(kafka_broker.address, WAYS[way])
     log = made.connect().record_log
     log.create_topic(made.name("t"), PARTITIONS)
@@ -99,7 +99,7 @@ class Member:
 
 
 def members(world: KafkaWorld) -> list[Any]:
-    """Of the consumers' group, as the brokers know them by now."""
+    """Return the members of the consumers' group, as the brokers now know them."""
     client = AdminClient({"bootstrap.servers": world.servers})
     group = client.describe_consumer_groups([world.name("g")])[world.name("g")].result(10)
     return list(group.members)
@@ -125,7 +125,8 @@ def test_who_leaves_when_it_is_to_give_back_can_commit_before(world: KafkaWorld)
 
 
 def test_a_static_member_stays_one_when_it_stops(kafka_broker: Found) -> None:
-    """It comes back within its session's time, and nothing is shared out anew. Source: KIP-345."""
+    """A static member comes back within its session timeout, without a rebalance. Source:
+    KIP-345."""
     world = KafkaWorld(kafka_broker.address, {"consumer.group.instance.id": "one"})
     world.connect().record_log.create_topic(world.name("t"), PARTITIONS)
     one = Member(world)
@@ -139,8 +140,8 @@ def test_a_static_member_stays_one_when_it_stops(kafka_broker: Found) -> None:
 def test_of_two_static_members_with_one_id_one_stops_with_the_reason(
     kafka_broker: Found, sharing: str
 ) -> None:
-    """Both tasks began anew for ever, each fenced by the other (karafka #1173). With the brokers'
-    own protocol the second one waits, and the first is left alone."""
+    """Otherwise both tasks start again for ever, each fenced by the other (karafka #1173). With the
+    brokers' own protocol the second one waits, and the first is left alone."""
     twins = {**WAYS[sharing], "consumer.group.instance.id": "one"}
     world = KafkaWorld(kafka_broker.address, twins)
     world.connect().record_log.create_topic(world.name("t"), PARTITIONS)
@@ -269,8 +270,9 @@ class Churn:
 def test_tasks_that_are_stopped_while_partitions_are_shared_out_double_nothing(
     way: str, world: KafkaWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the default assignor all is given back, and committed, before it is shared out; with the
-    cooperative one a commit in the middle of that is refused, and tried again."""
+    """With the default assignor all partitions are revoked, and committed, before the new
+    assignment. With the cooperative one a commit during the rebalance is refused, and tried
+    again."""
     tried_again: list[int] = []
     serve = SinkPerformer._serve_group
 

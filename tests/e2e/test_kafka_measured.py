@@ -65,7 +65,7 @@ class Topic:
         self._producer.init_transactions()
 
     def write(self, count: int) -> None:
-        """So many records in each partition but the last."""
+        """Write this many records to each partition except the last."""
         self._producer.begin_transaction()
         for n in range(count * (PARTITIONS - 1)):
             self._producer.produce(self.name, b"value", b"key", partition=n % (PARTITIONS - 1))

@@ -68,7 +68,7 @@ def leader(workers: list[KeptWorker]) -> KeptWorker:
 
 
 class Blows:
-    """What becomes of leaders while calls go on."""
+    """What happens to leaders while calls go on."""
 
     def __init__(self, workers: list[KeptWorker], callers: list[Caller]) -> None:
         self._workers, self._callers = workers, callers
@@ -172,7 +172,7 @@ def states(worker: KeptWorker) -> dict[str, str]:
 
 
 def wanted(state: ConfigState) -> dict[str, str]:
-    """What each connector's state must become."""
+    """Return the state that each connector must reach."""
     targets = {name: state.target_state(name).value for name in state.connector_names()}
     return {name: "RUNNING" if each == "STARTED" else each for name, each in targets.items()}
 

@@ -40,7 +40,7 @@ VERSIONS: dict[tuple[str, ...], str] = {
 
 
 class Group:
-    """One group of one test, its Java worker, and what there is to run."""
+    """The group of one test, its Java worker, and the configured work."""
 
     def __init__(self, address: str, name: str, folder: Path) -> None:
         self.address = address
@@ -86,7 +86,7 @@ class Group:
         until(done, [m for m in self.members if not m.closed], timeout_s)
 
     def gone(self, member: KafkaMember) -> None:
-        """It leaves; the others live on."""
+        """Let a member leave, while the others live on."""
         member.leave()
         member.close()
         self.until(lambda: not any(self.held(member)))
@@ -102,7 +102,7 @@ class Group:
         return self.describer.describe(self.name)
 
     def held(self, member: KafkaMember | None) -> set[Work]:
-        """What the coordinator's bytes say that a member, or the Java worker, holds."""
+        """Return the work that a member, or the Java worker, holds by the coordinator's bytes."""
         group = self.described()
         found: set[Work] = set()
         for other in group.members:
@@ -151,7 +151,7 @@ def group(kafka_broker: Found, kafka_name: str, tmp_path: Path) -> Iterator[Grou
 
 @pytest.fixture
 def led_by_java(group: Group) -> Group:
-    """Its Java worker runs everything."""
+    """A group whose Java worker runs everything."""
     group.java.start()
     group.until(group.javas_alone)
     return group

@@ -33,7 +33,7 @@ SECONDS = 60
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenEndpoint]:
-    """Its certificate is not signed by one that the system trusts."""
+    """A token endpoint whose certificate is not signed by an authority that the system trusts."""
     authority = Authority(tmp_path_factory.mktemp("endpoint"))
     with token_endpoint({USER: SECRET}, LIFE_S, authority) as made:
         yield made
@@ -60,7 +60,8 @@ def broker(endpoint: TokenEndpoint, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def settings(broker: Broker, login: Mapping[str, str]) -> dict[str, str]:
-    """Of a worker and, as Connect wants it, of its connectors' clients once more."""
+    """Return the settings of a worker. Those of its connectors' clients repeat them, as Connect
+    requires."""
     security = {"security.protocol": "SASL_PLAINTEXT", **login}
     of_clients = {
         f"{client}.{key}": value
@@ -95,7 +96,7 @@ class Pipeline:
         return [value.decode() for _, value in read_committed(self._address, self._topic)]
 
     def await_written(self, tail: Callable[[], str]) -> None:
-        """What was written until now."""
+        """Wait until all that was written so far has arrived."""
         written = len(self.file.lines)
         await_true("lines", lambda: len(self.arrived()) >= written, SECONDS, tail, pause_s=0.3)
 
@@ -114,7 +115,7 @@ def test_a_pipeline_outlives_its_tokens_and_java_takes_it_over(
     kafka_name: str,
     tmp_path: Path,
 ) -> None:
-    """Both libraries log in anew, again and again, and the worker stays in its group meanwhile."""
+    """Both libraries log in again and again, while the worker stays in its group."""
     given = settings(broker, endpoint.login(USER))
     worker = headgate_worker(broker.sasl_address, kafka_name, given)
     pipeline = Pipeline(broker.address, kafka_name, tmp_path / "in.txt")
@@ -220,7 +221,8 @@ def test_a_sink_has_the_rights_of_its_own_tokens_user(
     kafka_name: str,
     tmp_path: Path,
 ) -> None:
-    """What it lacks is named, one after the other. Whom brokers take it for no setting tells."""
+    """The missing rights are named one after the other. No setting says which principal brokers
+    see."""
     reader, topic, group = f"reader-{kafka_name}", kafka_name, f"connect-snk-{kafka_name}"
     endpoint.clients[reader] = "a secret of reader"
     worker = headgate_worker(
@@ -273,7 +275,7 @@ def test_a_sink_has_the_rights_of_its_own_tokens_user(
 def test_an_endpoint_that_gives_no_token_is_told_with_its_status(
     broker: Broker, endpoint: TokenEndpoint, kafka_name: str, tmp_path: Path, status: int
 ) -> None:
-    """Whether it is waited for or not, nobody has a client by then that hangs on it."""
+    """In the end no client hangs on the endpoint, whether the worker waits for it or not."""
     given = {"group.id": kafka_name, **settings(broker, endpoint.login(USER))}
     endpoint.status = status
     try:
@@ -299,7 +301,8 @@ def test_an_endpoint_that_gives_no_token_is_told_with_its_status(
 def test_who_has_tokens_that_brokers_find_wrong_ends_when_it_gives_up(
     broker: Broker, kafka_name: str, tmp_path: Path
 ) -> None:
-    """Not at once: brokers say the same of a token that has grown too old meanwhile."""
+    """The worker does not end at once, because brokers give the same answer for a token that has
+    just expired."""
     patience_s = 6.0
     patience = {"default.api.timeout.ms": str(int(patience_s * 1000))}
     with token_endpoint({USER: SECRET}) as other:

@@ -37,7 +37,7 @@ def world(kafka_world: KafkaWorld) -> KafkaWorld:
 
 @pytest.fixture
 def told() -> list[str]:
-    """What an operator was told."""
+    """Return the warnings that an operator sees."""
     return []
 
 
@@ -71,7 +71,7 @@ def seen(log: Any) -> dict[bytes | None, bytes | None]:
 
 
 def shown(transport: KafkaTaskTransport) -> dict[str, Any]:
-    """As a user sees them: offset by the partition's text."""
+    """Return the offsets as a user sees them: by the text of their source partition."""
     lines = transport.offset_view().partitions("c")
     return {str(dict(line.partition)): line.offset for line in lines}
 
@@ -84,7 +84,7 @@ def raw_own(world: KafkaWorld) -> dict[bytes | None, bytes | None]:
 
 
 def commit(task: KafkaTaskTransport, world: KafkaWorld, *records: tuple[bytes, Any]) -> None:
-    """In a transaction or not: both ways to write offsets."""
+    """Commit source offsets, in a transaction or without one. Both ways exist."""
     producer = task.record_log.producer("p", world.name("g-c-0"), None)
     producer.init()
     producer.commit(records)
@@ -173,8 +173,9 @@ def test_a_partition_in_two_orders_of_its_names_is_one(world: KafkaWorld, task: 
 def test_of_two_orders_the_later_counts_whichever_is_read_first(
     world: KafkaWorld, task: Opened, topic: str
 ) -> None:
-    """As it is after Java's task and ours: the two keys lie in several partitions of the topic,
-    each of them the newer one for half of the source partitions. A reset leaves neither."""
+    """After Java's task and ours, two keys of a source partition lie in different partitions of the
+    topic. For half of the source partitions one key is newer, for half the other. A reset leaves
+    neither."""
     config = {"offsets.storage.topic": world.name(topic)}
     task(config)  # the topic is there
     written = Producer({"bootstrap.servers": world.servers, "partitioner": "murmur2_random"})
@@ -219,7 +220,8 @@ def test_other_servers_mean_another_topic_under_exactly_once_alone(
 def test_on_another_cluster_offsets_are_read_where_they_are_written(
     world: KafkaWorld, task: Opened, own_broker: Callable[..., Broker]
 ) -> None:
-    """Also if only the producer's servers were overridden: Connect reads its own cluster then."""
+    """That holds also if only the producer's servers were overridden. Connect reads its own cluster
+    then."""
     config = {"producer.override.bootstrap.servers": own_broker().address}
     world.connect().offset_log.append([(A, b'{"n":1}'), (B, b'{"n":1}')])
     own = task(config)
@@ -231,7 +233,7 @@ def test_on_another_cluster_offsets_are_read_where_they_are_written(
 
 
 def test_offsets_are_where_java_looks_for_them(world: KafkaWorld, task: Opened) -> None:
-    """In the partition of its default partitioner: whoever writes, a key is in one alone."""
+    """Both writers use Java's default partitioner, so a key is in one partition alone."""
     own = task({})
     keys = [b'["c",{"n":%d}]' % n for n in range(20)]
     own.offset_log.append([(key, b"{}") for key in keys[:10]])
@@ -267,7 +269,7 @@ def test_an_instance_of_the_connector_reads_what_its_tasks_would(
 
 
 def _client_threads() -> int:
-    """Those of the Kafka clients in this process."""
+    """Return the threads of the Kafka clients in this process."""
     names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
     return len([name for name in names if name.startswith("rdk:")])
 
@@ -276,7 +278,7 @@ def _client_threads() -> int:
 def test_offsets_that_nobody_reads_are_not_fetched(
     world: KafkaWorld, task: Opened, own_topic: bool
 ) -> None:
-    """With a hundred tasks each commit would be sent a hundred times."""
+    """With a hundred tasks, each commit would otherwise be sent to a hundred readers."""
     world.connect().offset_log.append([(A, b'{"n":1}')])
     log = task(None if own_topic else {}).offset_log
     log.end()
@@ -314,7 +316,7 @@ def test_a_fenced_task_writes_no_copies_either(world: KafkaWorld, task: Opened) 
 def test_an_own_topic_that_is_older_than_the_global_one_is_named(
     task: Opened, world: KafkaWorld, told: list[str], own_ms: int, stale: bool
 ) -> None:
-    """So it is on the way back to exactly-once: the tasks would go back to where they were."""
+    """That happens on the way back to exactly-once. The tasks would go back to old offsets."""
     own = task()
     own.offset_log.end()
     written = Producer({"bootstrap.servers": world.properties["bootstrap.servers"]})

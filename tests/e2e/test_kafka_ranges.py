@@ -20,7 +20,7 @@ SOON_S = 5.0
 
 
 class Topic:
-    """One partition, written by transactions, read as an executor does."""
+    """A topic of one partition that transactions write, read as an executor reads it."""
 
     def __init__(self, servers: str, name: str) -> None:
         self.name = name
@@ -142,7 +142,7 @@ def test_offsets_are_set_and_deleted_without_a_member(topic: Topic) -> None:
 def test_client_settings_of_the_connector_hold_on_executors(
     kafka_broker: Found, kafka_name: str
 ) -> None:
-    """Its records may be on another cluster than the worker's topics."""
+    """The connector's records may be on another cluster than the worker's topics."""
     worker = worker_properties("127.0.0.1:1", kafka_name)
     overrides = {
         f"{role}.override.bootstrap.servers": kafka_broker.address for role in ("admin", "consumer")

@@ -50,7 +50,7 @@ FLOW_S = 90.0
 
 
 def in_sync(address: str) -> int:
-    """How many replicas the worst partition has."""
+    """Return the lowest number of in-sync replicas of any partition."""
     topics = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=20)
     return min(
         len(partition.isrs)
@@ -74,8 +74,8 @@ def addresses(brokers: Sequence[Broker]) -> str:
 def test_who_takes_a_broker_for_the_controller_that_is_gone_asks_another(
     three_brokers: list[Broker],
 ) -> None:
-    """As a task does that starts, a worker, and the doctor: librdkafka would ask the one that is
-    gone again and again."""
+    """A starting task, a worker and the doctor ask another broker. librdkafka alone would ask the
+    dead one again and again."""
     address, gone = addresses(three_brokers), three_brokers[-1]
     create_topic(address, "t", 2, replicas=REPLICAS)
     settings = {"bootstrap.servers": address}
@@ -120,7 +120,7 @@ def test_each_of_three_brokers_is_killed_with_the_worker_of_the_task(
         return f"{seen}; {cluster.status('lines')}\n{cluster.tail()}"
 
     def flowing() -> None:
-        """What was written just now arrives."""
+        """Wait until a line that is written now arrives."""
         written = len(growing.lines)
         await_true("progress", lambda: watcher.count >= written, FLOW_S, why)
 

@@ -31,7 +31,7 @@ LIMITS = {"producer.delivery.timeout.ms": "2000", "producer.request.timeout.ms":
 
 
 def clients() -> int:
-    """Of librdkafka, in this process: each has one thread of this name."""
+    """Return the librdkafka clients in this process: each has one thread of this name."""
     found = 0
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):
@@ -163,7 +163,7 @@ def test_a_leader_that_is_overtaken_after_its_commit_does_not_say_that_nothing_w
 
 
 def test_an_error_keeps_no_client_alive(kafka_broker: Found) -> None:
-    """One that lives goes on by itself, whoever came after it."""
+    """A client that lives goes on by itself, even after its successor has started."""
     world = KafkaWorld(kafka_broker.address)
     log = world.connect().record_log
     log.create_topic(world.name("t"), 1)

@@ -106,7 +106,8 @@ class Secured:
 
 
 def for_all(security: Mapping[str, str]) -> dict[str, str]:
-    """As Connect wants it: clients of connectors inherit none of it."""
+    """Return the settings for all clients. Connectors' clients inherit none of the worker's, as in
+    Connect."""
     found = dict(security)
     for prefix in ("producer", "consumer"):
         found |= {
@@ -236,7 +237,7 @@ def test_the_name_of_a_broker_is_looked_at_unless_it_need_not_be(
     kafka_name: str,
     tmp_path: Path,
 ) -> None:
-    """Its certificate is for the address, and it is called by a name."""
+    """The broker's certificate is for its address, and the client connects to its name."""
     security = secured.login("SCRAM-SHA-256", "jks")
     address = security["bootstrap.servers"].replace("127.0.0.1", "localhost")
     security["bootstrap.servers"] = address
@@ -320,7 +321,7 @@ def test_the_connections_of_the_group_are_refused_alike(
 def test_a_worker_that_is_not_let_in_ends_at_once(
     what: str, secured: Secured, kafka_name: str, tmp_path: Path
 ) -> None:
-    """As Connect's, which does not wait either; it ends with code 2."""
+    """Connect's worker does not wait either. Ours ends with code 2."""
     security, text = REFUSED[what]
     other = Authority(tmp_path / "other")
     other.make()
@@ -403,7 +404,8 @@ def test_a_connector_whose_client_is_not_let_in_fails(
     kafka_name: str,
     tmp_path: Path,
 ) -> None:
-    """Not begun again and again: Connect's task fails with the broker's answer, too."""
+    """The task is not started again and again. Connect's task fails with the broker's answer,
+    too."""
     create_topic(secured.broker.address, kafka_name)
     security = secured.login("SCRAM-SHA-256", "jks")
     worker = headgate_worker(

@@ -51,7 +51,7 @@ def world(kafka_broker: Found) -> Iterator[KafkaWorld]:
 
 
 def values(world: KafkaWorld, log: Any, wanted: int = 0) -> list[bytes | None]:
-    """Of topic `t`; waits a moment for so many."""
+    """Wait a moment for this many values of topic `t`, and return them."""
     for _ in range(100):
         found = [r.value for r in log.read(world.name("t"), 0, 0, END, 1_000_000)]
         if len(found) >= wanted:
@@ -224,7 +224,8 @@ def test_a_zombie_that_wakes_up_is_refused(world: KafkaWorld) -> None:
 
 
 def test_what_was_just_sent_can_be_aborted(world: KafkaWorld) -> None:
-    """At every moment between the client's hearing of a record and the coordinator's."""
+    """The abort comes at every moment between the client's knowledge of a record and the
+    coordinator's."""
     log = world.connect().record_log
     log.create_topic(world.name("t"), 1)
     producer = log.producer("c", world.name("g-c-0"), None)
@@ -387,8 +388,8 @@ def test_a_partition_that_was_added_meanwhile(world: KafkaWorld, tid: str | None
 def test_a_topic_that_was_made_anew_with_fewer_partitions(
     kafka_broker: Found, tid: str | None
 ) -> None:
-    """Without transactions the client may find out by the brokers' refusal. In one it would try
-    for as long as that lasts, unless it is told before."""
+    """Without transactions the client may learn it from the brokers' refusal. Within one it would
+    try until the timeout, unless it is told before."""
     age_ms = "1" if tid else "300000"
     world = KafkaWorld(kafka_broker.address, {"producer.metadata.max.age.ms": age_ms})
     log, topic = world.connect().record_log, world.name("t")

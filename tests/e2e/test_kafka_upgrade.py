@@ -87,8 +87,8 @@ class Upgrade:
                 kill(worker.worker())
 
     def claimed(self) -> bool:
-        """Whether a leader has had the transactional id that writes to the config topic. Brokers
-        have no coordinator for it before somebody used transactions."""
+        """Return whether a leader has used the transactional id that writes to the config topic.
+        Brokers have no coordinator for it before the first transaction."""
         try:
             return producer_epoch(self.broker.address, "connect-cluster-g") is not None
         except (TransactionalIdNotFoundError, CoordinatorNotAvailableError):

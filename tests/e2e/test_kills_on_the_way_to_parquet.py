@@ -80,7 +80,7 @@ TYPES = {
 
 
 class Wanted:
-    """What must become of the files."""
+    """What the files must become."""
 
     def __init__(self, folder: Path, files: int) -> None:
         folder.mkdir()

@@ -216,7 +216,7 @@ def runs_all(worker: KeptWorker) -> bool:
 
 
 def producers(address: str) -> dict[str, tuple[int, int]]:
-    """Those that the brokers accept under the names of F's tasks."""
+    """Return the producers that the brokers accept under the transactional ids of F's tasks."""
     names = [f"g-c-{task}" for task in (STALE, IDLE)]
     return {name: producer_epoch(address, name) for name in names}
 

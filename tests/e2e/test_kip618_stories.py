@@ -92,7 +92,7 @@ class Story:
         return producer
 
     def refused(self, producer: Producer) -> None:
-        """Its commit is; and nothing of it is ever seen."""
+        """Assert that the commit is refused, and that no reader ever sees the transaction."""
         with pytest.raises(FencedError):
             producer.commit([(encode_key("c", {"file": "0.txt"}), encode_value({"position": 1}))])
         producer.close()
@@ -206,7 +206,7 @@ def test_one_task_after_one_task_costs_no_round(story: Story) -> None:
 
 @pytest.mark.exhaustive
 def test_a_connector_of_the_same_name_shuts_out_its_forerunner(story: Story) -> None:
-    """What was recorded of the deleted one outlives it."""
+    """The task count record of the deleted connector outlives it."""
     with story.worker("l") as leader:
         story.put(leader, story.config(2))
         story.await_running(leader, 2)
@@ -225,7 +225,7 @@ def test_a_connector_of_the_same_name_shuts_out_its_forerunner(story: Story) -> 
 
 @pytest.mark.exhaustive
 def test_a_leader_that_was_shut_out_writes_nothing_and_claims_again(story: Story) -> None:
-    """Whoever else has the leader's transactional id: what it then refuses is not in the log, and
+    """Another client has the leader's transactional id. The refused write is not in the log, and
     the next request is served. In Java some ways of writing never claimed again."""
     with story.worker("l") as leader:
         story.put(leader, story.config(1))
@@ -263,8 +263,8 @@ def test_a_leader_that_was_frozen_writes_nothing_over_the_next_one(
     kafka_cluster: Callable[..., KafkaCluster],
     tmp_path: Path,
 ) -> None:
-    """What it was asked while it was frozen it reads when it wakes up, and may still take itself
-    for the leader: either the next leader writes it, or nobody."""
+    """The leader reads a request when it wakes up, and may still believe that it leads. Either the
+    next leader writes the change, or no worker does."""
     more = {"session.timeout.ms": "6000", "headgate.task.runner": "thread"}
     cluster = kafka_cluster(kafka_broker.address, kafka_name, 2, quick_properties(**more))
     config = {
@@ -345,13 +345,13 @@ def test_a_round_of_a_leader_that_is_killed_in_it_is_run_again(
 
 
 def changes_asked(worker: KeptWorker) -> int:
-    """How often it was asked for another config of `c`, by users or by other workers."""
+    """Return how often users or other workers asked the worker for another config of `c`."""
     lines = worker.log.read_text().splitlines()
     return sum(" asked " in line and line.endswith(": config of connector c") for line in lines)
 
 
 def fencings(worker: KeptWorker) -> int:
-    """How often it has begun to shut out the producers of all tasks of `c`."""
+    """Return how often the worker has begun to fence the producers of all tasks of `c`."""
     return worker.log.read_text().count(f"fencing {FILES} producers of c")
 
 
@@ -361,8 +361,8 @@ def pending(worker: KeptWorker) -> str:
 
 @pytest.mark.exhaustive
 def test_an_open_transaction_of_a_dead_task_keeps_nobody_for_long(story: Story) -> None:
-    """It is at the tail of the offsets topic: whoever reads offsets waits. A worker starts all the
-    same, and fencing ends the wait long before the transaction would time out."""
+    """The transaction is at the end of the offsets topic, so readers of offsets wait. A worker
+    starts all the same, and fencing ends the wait long before the transaction times out."""
     with story.worker("l") as leader:
         story.put(leader, story.config(2))
         story.await_running(leader, 2)

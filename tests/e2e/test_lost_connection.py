@@ -58,7 +58,7 @@ def asked(up: Up, *arguments: str) -> "subprocess.Popen[str]":
 
 
 def sockets(up: Up) -> int:
-    """How many sockets the process of `up` holds."""
+    """Return the number of sockets of the process of `up`."""
     assert up.process is not None
     found = 0
     for link in Path(f"/proc/{up.process.pid}/fd").iterdir():

@@ -47,8 +47,8 @@ def options(address: str, name: str) -> list[str]:
 
 
 def test_offsets_of_an_own_topic_come_first(kafka_broker: Found, kafka_name: str) -> None:
-    """On the same cluster, in whichever order its servers are written; what the own topic does not
-    have is in the global one."""
+    """They come first on the same cluster, in whichever order its servers are written. The global
+    topic has the offsets that the own topic lacks."""
     address = kafka_broker.address
     at = options(address, kafka_name)
     own, missing = f"{kafka_name}-own", f"{kafka_name}-missing"
@@ -137,7 +137,7 @@ class Following:
         return found
 
     def rest(self) -> str:
-        """What it has printed and nobody has read."""
+        """Return the output that was not read yet."""
         found = ""
         while not self._lines.empty():
             found += self._lines.get()

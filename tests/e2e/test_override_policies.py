@@ -54,7 +54,8 @@ class Connectors:
         return self.worker.rest.create(name, self.config(name, more))
 
     def refused(self, name: str, more: Mapping[str, str], policy: str) -> None:
-        """With what Java's worker answers, and nothing is there of it."""
+        """Assert that the request is refused with the answer of Java's worker, and that no
+        connector was made."""
         reply = self.create(name, more)
         wrong = [
             f"The '{policy}' policy does not allow '{key.partition('.override.')[2]}' to be "

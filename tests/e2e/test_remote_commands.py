@@ -53,7 +53,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def run(up: Up, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """In the folder of the pipeline, with no setting."""
+    """Run a command in the folder of the pipeline, without settings."""
     environment = {key: value for key, value in os.environ.items() if key != "HEADGATE_URL"}
     return subprocess.run(
         [str(HEADGATE), *arguments],
@@ -110,7 +110,8 @@ def test_a_connector_is_operated_from_the_folder(up: Up) -> None:
 
 
 def test_a_wait_sees_what_came_of_the_last_change(up: Up) -> None:
-    """Not the run before: its statuses say RUNNING, or FAILED, until the next one reports."""
+    """The wait does not see the run before, whose statuses say RUNNING or FAILED until the next run
+    reports."""
     good = {
         "connector.class": "FileStreamSink",
         "topics": "lines",
@@ -254,7 +255,7 @@ def test_applying_where_nothing_runs_says_what_to_start(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_a_file_that_is_set_aside_is_shown(up: Up) -> None:
-    """Its task runs, so no state tells of it."""
+    """The file's task runs, so no state shows it."""
     (up.folder / "csv").mkdir()
     (up.folder / "csv" / "bad.csv").write_text("id\none\n")
     config = {"connector.class": "DirectorySource", "topic": "rows", "csv.types": "id: int64"}

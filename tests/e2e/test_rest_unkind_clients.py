@@ -78,7 +78,7 @@ def idle_server() -> Iterator[str]:
 
 
 def blocks_of(process: "subprocess.Popen[bytes]") -> int:
-    """How many blocks of memory the worker's objects have."""
+    """Return how many blocks of memory the worker's objects have."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(b"\n")
     process.stdin.flush()
@@ -86,7 +86,7 @@ def blocks_of(process: "subprocess.Popen[bytes]") -> int:
 
 
 def memory_mib(pid: int) -> float:
-    """Of the process and those that it has started."""
+    """Return the memory of the process and of its child processes."""
     total = 0
     for status in Path("/proc").glob("[0-9]*/status"):
         with suppress(OSError):
@@ -115,7 +115,7 @@ def asked(url: str, method: str, path: str, body: object = None) -> tuple[float,
 
 
 class Watched:
-    """What was seen of the worker while the clients were at it."""
+    """Measurements of the worker while the clients were active."""
 
     def __init__(self, url: str, idle_url: str, pid: int, good: dict[str, str]) -> None:
         self._url, self._idle_url, self._pid, self._good = url, idle_url, pid, good
@@ -155,7 +155,8 @@ class Watched:
         return took
 
     def _again(self, method: str, path: str, body: object) -> float:
-        """As a client does whose connection made room for others."""
+        """Send the request again, as a client does whose connection was closed to make room for
+        others."""
         begun = time.monotonic()
         for _ in range(5):
             with suppress(ConnectionError):
@@ -267,7 +268,8 @@ def sockets_of(pid: int) -> int:
 
 
 def test_few_descriptors_and_many_silent_connections(tmp_path: Path) -> None:
-    """As many again as there are descriptors: asyncio would fill the disk with its log."""
+    """There are twice as many connections as descriptors. asyncio alone would fill the disk with
+    its log."""
     with worker(tmp_path) as (url, _):
         host, _, port = url.split("/")[2].rpartition(":")
         silent = [socket.create_connection((host, int(port)), 10) for _ in range(2_000)]

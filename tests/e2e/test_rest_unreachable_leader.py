@@ -30,7 +30,7 @@ ADVICE = "check its rest.advertised.host.name"
 def test_a_change_through_a_follower_is_told_the_leaders_address_within_seconds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: Mapping[str, str], reason: str
 ) -> None:
-    """It took 90 s and said 409, a conflicting operation; nothing was in any log."""
+    """Once the answer took 90 s and was 409, a conflicting operation. No log said anything."""
     data, config = tmp_path / "data", {"connector.class": "FileStreamSource", "topic": "t"}
     with (
         rest_worker(data, GROUP, rest={**LOCAL, **wrong}) as leader,

@@ -38,7 +38,7 @@ class Group:
         return self.ids.index(body["connector"]["worker_id"]) if status == 200 else -1
 
     def task_owner(self, name: str) -> int:
-        """Of its first task, which somebody runs."""
+        """Return the owner of the connector's first task."""
         task = self.ask(0, f"GET /connectors/{name}/status")[1]["tasks"][0]
         return self.ids.index(task["worker_id"])
 
@@ -52,7 +52,7 @@ class Group:
 
 @pytest.fixture
 def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Group]:
-    """Of two workers, or of as many as the test asks for."""
+    """A group of two workers, or of as many as the test asks for."""
     settings, count = {"scheduled.rebalance.max.delay.ms": "0"}, getattr(request, "param", 2)
     with ExitStack() as stack:
         workers = [
@@ -79,7 +79,8 @@ def test_who_is_neither_leader_nor_owner_is_asked_to_restart(group: Group, tmp_p
         group.await_tasks(name, "RUNNING")
 
     def shares() -> list[int]:
-        """How much each has: connectors and tasks are shared out as one."""
+        """Return the number of connectors and tasks of each worker. They are assigned as one
+        set."""
         owners = [owner(name) for name in names for owner in (group.owner, group.task_owner)]
         return [owners.count(n) for n in range(3)]
 

@@ -136,7 +136,7 @@ def rows(folder: Path) -> int:
 
 
 def copied(postgres: Postgres) -> int:
-    """How many rows the copy has, without those that came twice."""
+    """Return the number of rows in the copy, each counted once."""
     return int(postgres.sql("SELECT count(DISTINCT seq) FROM copy"))
 
 

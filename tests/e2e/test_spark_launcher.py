@@ -52,7 +52,7 @@ class Ended:
 
 @pytest.fixture
 def launcher(spark_server: SparkServer) -> Iterator[SparkLauncher]:  # noqa: F811
-    """As in `headgate up`, where all workers share a session."""
+    """A launcher as in `headgate up`, where all workers share a session."""
     made = SparkLauncher(spark_server.address, "support.task.toy_body:resident", 60.0)
     yield made
     made.close()
@@ -63,14 +63,14 @@ def argument(file: Path, **more: Any) -> str:
 
 
 def started(file: Path, attempts: int = 1, seconds: float = 60) -> dict[str, int]:
-    """What the body wrote at its start."""
+    """Return what the body wrote at its start."""
     wait_for(lambda: file.exists() and file.read_text().count("\n") >= attempts, seconds)
     found: dict[str, int] = json.loads(file.read_text().splitlines()[-1])
     return found
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> float:
-    """How long it took."""
+    """Wait for a condition. Return how long it took."""
     begin = time.monotonic()
     while not condition():
         assert time.monotonic() - begin < seconds, f"not within {seconds} s"
@@ -169,7 +169,8 @@ def test_a_launcher_that_closes_leaves_the_tasks_of_others_in_the_session(
 def test_the_server_lets_in_only_those_who_have_its_token(
     spark_server: SparkServer,  # noqa: F811
 ) -> None:
-    """Whoever is let in runs Python as the worker's user. Others must not find the token."""
+    """A client that is accepted can run Python as the worker's user, so other users must not find
+    the token."""
     bare = f"sc://localhost:{spark_server.port}"
     token = spark_server.address.partition("token=")[2]
     assert len(token) > 40 and token not in shown_remote(spark_server.address)

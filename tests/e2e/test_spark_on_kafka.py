@@ -31,7 +31,7 @@ def lake(
     spark_server: SparkServer,  # noqa: F811
     tmp_path: Path,
 ) -> Lake:
-    """On the Spark of the session: its executors outlive a worker."""
+    """A lake on the Spark of the session, whose executors outlive a worker."""
     settings = {**SETTINGS, "headgate.spark.remote": spark_server.address}
     worker = headgate_worker(kafka_broker.address, kafka_name, settings)
     return Lake(worker, kafka_broker.address, kafka_name, tmp_path)
@@ -90,7 +90,7 @@ def test_lines_through_a_task_whose_process_is_killed(
     kafka_name: str,
     tmp_path: Path,
 ) -> None:
-    """On a Spark of the worker's own. The producer is in the process that is killed."""
+    """The worker has a Spark of its own. The producer is in the process that is killed."""
     worker = headgate_worker(kafka_broker.address, kafka_name, SETTINGS)
     file, source = tmp_path / "in.txt", f"{kafka_name}-lines"
     lines = [f"line {n}" for n in range(40_000)]
@@ -125,7 +125,8 @@ def test_files_to_files_through_a_driver_that_stands_still(
     kafka_name: str,
     tmp_path: Path,
 ) -> None:
-    """On a Spark of the worker's own: both tasks of the source, and batches of the sink."""
+    """The worker has a Spark of its own, with both tasks of the source and the batches of the
+    sink."""
     settings = {**SETTINGS, "headgate.spark.driver.timeout.ms": "8000"}
     worker = headgate_worker(kafka_broker.address, kafka_name, settings)
     lake = Lake(worker, kafka_broker.address, kafka_name, tmp_path)
@@ -169,7 +170,7 @@ def end_of(servers: str, topic: str) -> int:
 
 
 def values(servers: str, topic: str) -> list[str]:
-    """Of a topic of one partition, as a committed reader sees them."""
+    """Return the values of a topic of one partition, as a committed reader sees them."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

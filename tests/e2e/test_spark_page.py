@@ -46,13 +46,14 @@ def test_the_pipeline_gives_what_the_notebook_gives(
 
 
 def up(folder: Path) -> None:
-    """Until all that is there was read, as for a nightly job."""
+    """Run `headgate up` until all input is read, as for a nightly job."""
     command = [str(HEADGATE), "up", "--until-idle", "pipeline.toml"]
     subprocess.run(command, cwd=folder, check=True, timeout=600)
 
 
 def in_the_notebook(server: SparkServer, folder: Path) -> list[Any]:
-    """What the first line of the notebook reads; no jar of Delta is here for the second."""
+    """Return what the first line of the notebook reads. The second needs a jar of Delta, which is
+    not installed."""
     read, write = block(PAGE, "py", "spark.read").splitlines()
     assert write.startswith("orders.write.")
     assert read.count('.json("in")') == 1

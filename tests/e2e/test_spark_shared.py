@@ -131,7 +131,7 @@ def test_a_worker_joins_and_comes_back_to_a_warm_spark_and_survives_the_one_that
         return all(running(worker, f"{kafka_name}-{number}") for number in range(2))
 
     def found(number: int) -> list[str]:
-        """What the topic has; nothing while a transaction is open."""
+        """Return the records of the topic, or nothing while a transaction is open."""
         with suppress(AssertionError):
             records = read_committed(kafka_broker.address, f"{kafka_name}-{number}")
             return [value.decode() for _, value in records]

@@ -109,7 +109,7 @@ def test_values_come_out_equal_and_once(task: Callable[..., SparkSinkTask], tmp_
 
 
 def enveloped(n: object, kind: str = "a") -> str:
-    """As JsonConverter writes it, with the type of `n`."""
+    """Return a record as JsonConverter writes it, with the type of `n`."""
     types = {"n": "string" if isinstance(n, str) else "int64", "kind": "string"}
     fields = [{"field": name, "type": of, "optional": True} for name, of in types.items()]
     schema = {"type": "struct", "fields": fields}

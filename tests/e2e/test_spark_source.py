@@ -53,7 +53,7 @@ def ids(items: list[SourceItem]) -> list[int]:
 
 
 def take(run: Run, polls: int) -> list[SourceItem]:
-    """What `polls` polls give, committed."""
+    """Return the records of `polls` polls, and commit them."""
     found: list[SourceItem] = []
     for _ in range(polls):
         found += committed(run, run.poll() or [])
@@ -279,8 +279,8 @@ def test_timestamps_of_the_kind_int96_come_as_what_was_written(
     tmp_path: Path,
     writer: str,
 ) -> None:
-    """Of the year 1000 too, where Spark's two calendars differ by days. DirectorySource does not
-    know the old one and refuses it."""
+    """That holds also for the year 1000, where Spark's two calendars differ by days.
+    DirectorySource does not know the old calendar and refuses such a timestamp."""
     folder = tmp_path / "in"
     if writer == "pyarrow":
         at = pa.array(OLD, pa.timestamp("us"))

@@ -66,7 +66,7 @@ class Task:
         )
 
     def line(self) -> str:
-        """What it says next."""
+        """Return the next line of the process's output."""
         timer = threading.Timer(SECONDS, self._process.kill)
         timer.start()
         assert self._process.stdout is not None
@@ -109,7 +109,7 @@ class Tasks:
         return made
 
     def rows(self) -> int:
-        """How many have come out; each of them once."""
+        """Return the number of rows in the output, and assert that each is there once."""
         found = Counter(self.kind.ids(self._folder))
         assert found.total() == len(found), found.most_common(3)
         return len(found)
@@ -123,7 +123,7 @@ class Tasks:
         assert Counter(self.kind.ids(self._folder)) == Counter(range(self.wanted))
 
     def outages(self) -> list[str]:
-        """What tasks said of outages that they waited for."""
+        """Return the outages for which tasks have waited, as they reported them."""
         file = self._folder / OUTAGES
         return file.read_text().splitlines() if file.exists() else []
 
@@ -174,7 +174,8 @@ def test_its_process_is_killed_at_each_step(tasks: Tasks, say: Say) -> None:
 @pytest.mark.parametrize("tasks", KINDS, indirect=True)
 @pytest.mark.parametrize("victim", ["executors", "driver"])
 def test_spark_is_killed_at_each_step(tasks: Tasks, victim: str, say: Say) -> None:
-    """While the task stands there, which then goes on; nobody starts it again."""
+    """Spark is killed while the task stands at the step. The task then goes on, and nobody starts
+    it again."""
     killed: Counter[str] = Counter()
     task = tasks.start(*((step, 1) for step in tasks.kind.steps))
     for step in tasks.kind.steps:
@@ -232,7 +233,7 @@ def test_zombies_wake_up(tasks: Tasks, say: Say) -> None:
 def test_a_frozen_driver_wakes_up_with_the_work_of_a_zombie_or_of_a_dead_task(
     tasks: Tasks, tmp_path_factory: pytest.TempPathFactory, say: Say
 ) -> None:
-    """It is given work that was planned before others, on another Spark, had committed."""
+    """The driver has work that was planned before other tasks, on another Spark, committed."""
     first = "started" if tasks.which == "SparkSource" else "stage"
     frozen = make_server(tmp_path_factory.mktemp("frozen"), "local[2]")
     woken: Counter[str] = Counter()
@@ -273,7 +274,7 @@ def test_a_frozen_driver_wakes_up_with_the_work_of_a_zombie_or_of_a_dead_task(
 def test_a_driver_that_stands_still_and_that_nobody_ends_is_tried_again(
     tasks: Tasks, say: Say
 ) -> None:
-    """As that of others. Spark's client gives up a call after 80 s."""
+    """Such a driver may belong to someone else. Spark's client gives up a call after 80 s."""
     first = "polled" if tasks.which == "SparkSource" else "stage"
     task = tasks.start((first, 1))
     assert task.line() == f"at {first}"
@@ -313,7 +314,7 @@ def test_spark_tells_in_words_that_are_known_what_it_gives_up_for_its_executors(
     spark_server: SparkServer,  # noqa: F811
     say: Say,
 ) -> None:
-    """Of those that were killed it counts none; it does of those that end by their work."""
+    """Spark does not count executors that were killed. It counts those that end by their work."""
     sessions = Sessions(spark_server.address)
     try:
         with pytest.raises(Exception, match="failed 4 times") as caught:

@@ -38,7 +38,7 @@ class Guarded:
     log: Any
 
     def polled(self, group: str, topics: SinkTopics) -> list[Any]:
-        """What a sink is given first."""
+        """Return the first records that a sink gets."""
         consumer = self.log.consumer(group, topics, "c")
         deadline = time.monotonic() + SECONDS
         try:
@@ -82,7 +82,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 def test_a_reader_needs_no_right_on_the_group_that_it_does_not_use(guarded: Guarded) -> None:
-    """As Java's consumers that only assign. librdkafka looks for its coordinator all the same."""
+    """Java's consumers that only assign need none. librdkafka looks up the group's coordinator all
+    the same."""
     settings = consumer_settings(guarded.properties, client_id="c", group_id="headgate-reader")
     reader = TopicReader(settings, "lines", lambda _line: None)
     try:

@@ -62,8 +62,8 @@ class Load:
 
 
 def maps_of_children() -> dict[int, str]:
-    """What the zygote and each task's process have mapped, by their numbers. What other tests have
-    started lives below this process, too."""
+    """Return the mappings of the zygote and of each task's process, by pid. Processes of other
+    tests are below this process, too."""
     found: dict[int, str] = {}
     for process in descendants(os.getpid()):
         if process.kind not in ("zygote", "task", "task ahead"):
@@ -76,7 +76,7 @@ def maps_of_children() -> dict[int, str]:
 
 
 def restart_again_and_again(served: Served, name: str) -> float:
-    """How long the longest start took."""
+    """Restart the task again and again. Return how long the longest start took."""
     longest = 0.0
     with connect(served.address, timeout_s=START_S) as client:
         for _ in range(STARTS // CONNECTORS):

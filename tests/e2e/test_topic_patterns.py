@@ -39,7 +39,7 @@ SETTINGS = {
 
 @pytest.fixture
 def logs(kafka_broker: Found, kafka_name: str, tmp_path: Path) -> LogTopics:
-    """With two topics that match, and three that nearly do."""
+    """Topics of which two match the pattern, and three nearly do."""
     made = LogTopics(kafka_broker.address, kafka_name, tmp_path / "out.txt")
     made.add("a1", 2, 100)
     made.add("b1", 1, 100)
@@ -207,7 +207,7 @@ file = "out.txt"
 
 @pytest.mark.exhaustive
 def test_up_until_idle(tmp_path: Path) -> None:
-    """On the embedded log: the sink is behind as long as a topic that matches has more."""
+    """On the embedded log, the sink is behind as long as a topic that matches has more records."""
     (tmp_path / "pipeline.toml").write_text(PIPELINE)
     for name in ("one", "two", "near"):
         (tmp_path / f"{name}.txt").write_text("".join(f"{name} {n}\n" for n in range(500)))

@@ -51,8 +51,8 @@ def test_clusters_with_config_topics_of_one_length_are_told_of_each_other(
     kafka_name: str,
     tmp_path: Path,
 ) -> None:
-    """They were made in the same way, and have connectors of the same name: only what members say
-    of their topics tells them apart."""
+    """The topics were made in the same way and have connectors of the same name. Only what members
+    report of their topics tells them apart."""
     settings = (QUICK, {**QUICK, **others(kafka_name)})
     for number, each in enumerate(settings):
         worker = headgate_worker(kafka_broker.address, kafka_name, each)
@@ -77,7 +77,7 @@ def test_clusters_in_connects_own_protocol_are_told_of_each_other(
     kafka_name: str,
     tmp_path: Path,
 ) -> None:
-    """In it nobody can say which topic it reads, only how far."""
+    """In this protocol a member cannot say which config topic it reads, only how far."""
     settings = {**QUICK, "connect.protocol": "compatible"}
     first = headgate_worker(kafka_broker.address, kafka_name, settings)
     put_source(first, kafka_name, tmp_path / "in")
@@ -127,7 +127,7 @@ def test_ours_takes_nothing_of_a_java_cluster_with_its_group_id(
 
 
 def takes_nothing(ours: HeadgateWorker, java: JavaWorker, address: str, name: str) -> None:
-    """While some rounds more come and go."""
+    """Assert that the worker takes no work while some more rounds pass."""
     rounds = rounds_of(ours)
     await_true("more rounds", lambda: rounds_of(ours) > rounds + 3, SECONDS, ours.tail)
     view = ours.rest.get("/headgate/worker").body
@@ -142,12 +142,12 @@ def takes_nothing(ours: HeadgateWorker, java: JavaWorker, address: str, name: st
 
 
 def rounds_of(worker: HeadgateWorker) -> int:
-    """That its group has gone through."""
+    """Return the number of rounds of the worker's group."""
     return int(worker.rest.get("/headgate/worker").body["rebalances"])
 
 
 def put_source(worker: HeadgateWorker, name: str, file: Path) -> None:
-    """Returns when its task has run."""
+    """Create a source, and return when its task has run."""
     body = {"connector.class": "FileStreamSource", "file": str(file), "topic": "t"}
     assert worker.rest.put(f"/connectors/{name}/config", body).status == 201
     said(worker, f"task {name}-0 is RUNNING")

@@ -155,7 +155,7 @@ def a_table(number: int) -> Any:
 
 
 def is_bad(n: int) -> bool:
-    """Its time of day is beyond 24 hours."""
+    """Return whether the row's time of day is beyond 24 hours."""
     return n % 7_001 == 7
 
 

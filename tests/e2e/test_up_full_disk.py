@@ -71,7 +71,7 @@ def test_it_ends_with_the_reason_and_goes_on_once_there_is_space(
 
 
 def test_ctrl_c_meanwhile_ends_it_with_the_reason(tmp_path: Path, small: Path) -> None:
-    """It was a double traceback, of the summary that could not be written."""
+    """Once it ended with two tracebacks, because the summary could not be written."""
     (tmp_path / "pipeline.toml").write_text(PIPELINE)
     (tmp_path / "in.txt").write_text(LINES)
     up = Up(tmp_path).start()

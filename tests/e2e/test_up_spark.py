@@ -74,7 +74,7 @@ def test_a_spark_that_was_killed_is_started_again_and_the_tasks_come_back(up: Up
 
 
 def test_a_driver_that_stands_still_is_ended_and_the_tasks_come_back(up: Up) -> None:
-    """While batches of a sink and both tasks of a source run on it."""
+    """Batches of a sink and both tasks of a source run on the driver."""
     up.wait_for("records", lambda: up.records("events") > 1_000, 150)
     up.wait_for("files", lambda: any((up.folder / "out").glob("*.parquet")), 60)
     frozen = driver(up)

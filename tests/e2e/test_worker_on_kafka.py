@@ -46,7 +46,7 @@ def until(what: str, true: Callable[[], Any]) -> Any:
 
 
 def states(worker: HeadgateWorker, connector: str) -> tuple[str, list[str]]:
-    """Of the connector and of its tasks."""
+    """Return the states of the connector and of its tasks."""
     body: Any = worker.rest.status(connector).body
     if "connector" not in body:
         return "", []
@@ -54,7 +54,7 @@ def states(worker: HeadgateWorker, connector: str) -> tuple[str, list[str]]:
 
 
 def owner(worker: HeadgateWorker, connector: str) -> str:
-    """Of its task."""
+    """Return the owner of the connector's task."""
     body: Any = worker.rest.status(connector).body
     return str(body["tasks"][0]["worker_id"]) if body.get("tasks") else ""
 
@@ -195,7 +195,7 @@ def test_a_pipeline_from_its_making_to_its_end(story: Story) -> None:
 
 
 def check_used_topics(story: Story) -> None:
-    """Who used a topic is said once, not for every record."""
+    """A task's use of a topic is reported once, not for every record."""
     properties = story.workers[0].properties
     status, partitions = (properties[f"status.storage.{key}"] for key in ("topic", "partitions"))
     kept = read_committed(story.servers, status, int(partitions))
@@ -215,7 +215,7 @@ def check_logger_levels(story: Story) -> None:
 
 
 def check_metrics(story: Story) -> None:
-    """What the processes of tasks measure comes to Prometheus."""
+    """Prometheus gets what the processes of tasks measure."""
     shown: dict[tuple[str, str], float] = {}
 
     def scraped() -> bool:
@@ -239,7 +239,8 @@ def check_metrics(story: Story) -> None:
 
 
 def check_offsets(story: Story) -> None:
-    """Only of what is stopped; altered to the last line, it is read once more."""
+    """Only a stopped connector's offsets are altered. Altered to the last line, the source reads
+    that line once more."""
     first, second = story.workers
     end = story.input.stat().st_size
     assert story.offset(second) == [{"position": end}]
@@ -519,7 +520,7 @@ def test_a_topic_that_can_never_be_made_fails_the_task(
     kafka_name: str,
     tmp_path: Path,
 ) -> None:
-    """It was taken for a log out of reach, and the task was started anew for ever."""
+    """Once the error was taken for an unreachable log, and the task was restarted for ever."""
     admin = AdminClient({"bootstrap.servers": kafka_broker.address})
     admin.create_topics([NewTopic(f"{kafka_name}.x", 1, 1)])[f"{kafka_name}.x"].result()
     worker = headgate_worker(kafka_broker.address, kafka_name, SETTINGS)

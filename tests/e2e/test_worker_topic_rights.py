@@ -86,7 +86,7 @@ class Refused:
     # -- what a worker is asked to do with its topics --
 
     def change(self) -> "httpx.Response":
-        """Of the source's config: its task is started anew."""
+        """Change the source's config, so that its task is started again."""
         self._lines += 1
         file = str(self.folder / "in.txt")
         config = {"connector.class": "FileStreamSource", "file": file, "topic": "lines"}
@@ -143,7 +143,7 @@ def test_a_worker_says_what_it_may_not_do_with_its_topics_until_it_may(
     began = len(refused.worker.log.read_text())
 
     def told() -> str:
-        """Where it is to be found: in the log, or in the answer of who wanted to know."""
+        """Return the text in which the message must be: the log, or the answer to the request."""
         match kind, operation:
             case "offset", AclOperation.READ:
                 return refused.offsets()

@@ -64,7 +64,7 @@ class Cluster:
         )
 
     def logged(self, group: str) -> dict[str, Any]:
-        """What the config topic has of the connector and its task."""
+        """Return the records of the connector and its task in the config topic."""
         records = read_committed(self.address, f"{group}-configs")
         found = {key.decode(): json.loads(value) for key, value in records if value is not None}
         return {key: found[key] for key in ("connector-src", "task-src-0", "commit-src")}

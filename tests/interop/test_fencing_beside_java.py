@@ -64,7 +64,8 @@ class Twins(MixedGroup):
         create_topic(address, self.topic)
 
     def configure(self, tasks: int) -> "Generation":
-        """Returns when `tasks` tasks run anew, some of them on each worker."""
+        """Give new task configs, and return when `tasks` tasks run again, some of them on each
+        worker."""
         config = {"connector.class": NAME, "topic": self.topic, "pause.s": "0.05"}
         body = {**config, "tasks.max": str(tasks)}
         commits = self.commits("twin")
@@ -95,7 +96,7 @@ class Twins(MixedGroup):
         return bool(counts) and offset(counts[-1]) > offset(self.last("commit-twin"))
 
     def running(self, new: "Generation") -> list[Told]:
-        """What was told last of each task of a generation; nothing unless all run."""
+        """Return the last status of each task of a generation, or nothing unless all run."""
         told = self.told_of_tasks()
         found = [told.get(f"status-task-twin-{n}", [])[-1:] for n in range(new.tasks)]
         since = at_ms(new.count)
@@ -103,7 +104,7 @@ class Twins(MixedGroup):
         return [told for one in found for told in one] if run else []
 
     def numbers(self) -> dict[str, list[str]]:
-        """What a committed reader sees of each task, in its order."""
+        """Return the numbers of each task that a committed reader sees, in order."""
         found: dict[str, list[str]] = {}
         for message in self.messages(self.topic):
             key, value = message.key() or b"", message.value() or b""
@@ -122,7 +123,8 @@ class Twins(MixedGroup):
         await_true("progress", more, SECONDS, lambda: str(self.rest.status("twin")))
 
     def initialised(self, task: int) -> list[Initialised]:
-        """Who has asked for a producer under the id of a task, in order."""
+        """Return the clients that asked for a producer under a task's transactional id, in
+        order."""
         wanted = f"{self.group}-twin-{task}".encode()
         client = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         partitions = client.list_topics(TRANSACTIONS).topics[TRANSACTIONS].partitions

@@ -175,7 +175,7 @@ def test_a_java_leader_is_not_asked_for_a_change_with_an_etag(
     kafka_name: str,
     java_worker: Callable[..., JavaWorker],
 ) -> None:
-    """It would pass over the condition, and overwrite what somebody else has written."""
+    """Java would ignore the condition, and overwrite another user's change."""
     create_topic(kafka_broker.address, kafka_name)
     java = java_worker(kafka_broker.address, kafka_name, SETTINGS)
     listener = f"unix:{tmp_path}/s"

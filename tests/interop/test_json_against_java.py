@@ -163,7 +163,7 @@ CONFIGS: list[dict[str, str]] = [
 
 
 def ours_again(config: dict[str, str], data: bytes) -> list[str | None] | None:
-    """None: refused."""
+    """Return the bytes that ours writes of the value that it reads, or None if it refuses."""
     writes = make_converter(JSON, config, is_key=False)
     try:
         schema, value = make_converter(JSON, {}, is_key=False).to_connect_data("t", data)

@@ -91,12 +91,14 @@ def make_connectors(worker: JavaWorker, topic: str, source: Path) -> None:
 
 
 def heed_interrupts() -> None:
-    """In a child: shells start what they put into the background with Ctrl-C ignored."""
+    """Let a child process react to Ctrl-C: shells start background processes with the signal
+    ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def check_follow(worker: JavaWorker, *options: str) -> None:
-    """One view at once, one more when something has changed, none in between, the end by Ctrl-C."""
+    """Follow shows one view at once, one more after a change, none in between, and ends by
+    Ctrl-C."""
     command = [sys.executable, "-m", "headgate_runtime.cli", "observe", *options]
     with subprocess.Popen(
         [*command, "--follow", "--json"],

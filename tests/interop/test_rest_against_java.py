@@ -52,7 +52,8 @@ def created(name: object, **more: Any) -> dict[str, Any]:
 
 
 def sink(file: str = "/dev/null") -> dict[str, Any]:
-    """Both have a group of their own, else they would share the topic out."""
+    """Return a sink config with a group for each worker. In one group they would share the topic's
+    partitions."""
     return {
         "connector.class": SINK,
         "tasks.max": "1",
@@ -343,7 +344,7 @@ DIFFERS: dict[str, Differs] = {
 
 
 class Teller:
-    """One of the two, and how its answers are made comparable."""
+    """One of the two workers, with what makes its answers comparable."""
 
     def __init__(self, url: str, names: Mapping[str, str]) -> None:
         # A connection for each request: Java answers what it has no method for before it has read
@@ -394,8 +395,8 @@ class Teller:
 
 
 def normal(body: Any) -> Any:
-    """Without what two workers cannot have in common: their names, versions, times and classes,
-    and how they show where an error was raised."""
+    """Return an answer without the parts in which two workers must differ: names, versions, times,
+    classes, and the form of traces."""
     if isinstance(body, dict):
         fixed = {"worker_id": "W", "version": "V", "last_modified": 0, "task.class": "T"}
         fixed["trace"] = "E"

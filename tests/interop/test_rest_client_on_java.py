@@ -45,7 +45,7 @@ class Asking:
         return result.value
 
     def await_state(self, name: str, state: str) -> None:
-        """Of the connector and of all its tasks."""
+        """Wait until the connector and all its tasks have this state."""
 
         def there() -> bool:
             result = self(m.DescribeStatus(name))

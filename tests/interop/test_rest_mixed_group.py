@@ -95,8 +95,11 @@ def test_either_worker_is_asked(
 
 
 def written(rest: Rest, name: str) -> str | None:
-    """What the task config says, which the connector's owner sent to the leader. None while there
-    is none, or Java answers with an error of its own because a rebalance is expected."""
+    """Return the task config that the connector's owner sent to the leader.
+
+    It is None while there is none, or while Java answers with an error because it expects a
+    rebalance.
+    """
     body: Any = rest.get(f"/connectors/{name}/tasks").body
     return body[0]["config"].get("batch.size") if isinstance(body, list) and body else None
 
@@ -111,7 +114,8 @@ def test_the_session_key_is_changed_while_both_use_it(
     headgate_worker: Callable[..., HeadgateWorker],
     tmp_path: Path,
 ) -> None:
-    """Whoever leads makes a new one every few seconds; what the other signs with it is taken."""
+    """The leader, of either kind, makes a new key every few seconds, and accepts what the other
+    worker signs with it."""
     settings = {**SETTINGS, "inter.worker.key.ttl.ms": "4000"}
     makes: list[Callable[..., Any]] = [java_worker, headgate_worker]
     leader, follower = (

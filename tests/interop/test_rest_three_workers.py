@@ -53,7 +53,7 @@ def kind(worker: AnyWorker) -> str:
 
 
 def key(part: Part) -> str:
-    """Of its status."""
+    """Return the key of the task's status."""
     name, task = part
     return f"status-connector-{name}" if task is None else f"status-task-{name}-{task}"
 
@@ -85,7 +85,7 @@ class Three(MixedGroup):
             assert asked(self.odd.rest, "POST", "/connectors", body).status == 201
 
     def held(self) -> dict[str, list[Part]]:
-        """What runs, by the worker that says so."""
+        """Return what runs, by the worker that says so."""
         found: dict[str, list[Part]] = {}
         for name in CONNECTORS:
             body: Any = self.odd.rest.status(name).body
@@ -96,7 +96,8 @@ class Three(MixedGroup):
         return found
 
     def await_spread(self) -> None:
-        """Until all three workers run a connector and three tasks, and nothing moves any more."""
+        """Wait until each of the three workers runs a connector and three tasks, and nothing
+        changes any more."""
         seen: object = None
         since = 0.0
 

@@ -19,7 +19,7 @@ LINES = 100
 
 
 class Relay:
-    """One source of lines for a worker after another."""
+    """One source of lines that one worker runs after another."""
 
     def __init__(self, folder: Path, servers: str, topic: str) -> None:
         self.ours = Standalone(folder, servers, topic)
@@ -51,7 +51,7 @@ class Relay:
         )
 
     def restarts(self, rest: Rest) -> list[tuple[int, Any]]:
-        """What is answered to who restarts what runs."""
+        """Return the answers to restarts of what runs."""
         name = self.ours.source["name"]
         answers = []
         for what in ("restart?includeTasks=true", "tasks/0/restart", "restart"):
@@ -62,7 +62,7 @@ class Relay:
 
 
 def unnamed(body: Any) -> Any:
-    """Without the worker's name, and the version of its connectors."""
+    """Return a status without the worker's name and the connectors' version."""
     if isinstance(body, dict):
         own = ("worker_id", "version")
         return {key: unnamed(value) for key, value in body.items() if key not in own}

@@ -63,7 +63,7 @@ class Lines:
         return new
 
     def offset(self, lines: int) -> dict[str, Any]:
-        """Behind so many lines, as workers show and take it."""
+        """Return the offset after this many lines, as workers show and take it."""
         position = sum(len(line) + 1 for line in self.lines[:lines])
         return {"partition": {"filename": str(self.file)}, "offset": {"position": position}}
 
@@ -100,7 +100,7 @@ class Lines:
 
 
 def position(worker: AnyWorker, cluster: Cluster) -> int:
-    """How far the growing file is read."""
+    """Return how far the growing file is read."""
     (found,) = asked(worker.rest, "GET", "/connectors/src/offsets").body["offsets"]
     assert found["partition"] == {"filename": str(cluster.file)}
     return int(found["offset"]["position"])
@@ -111,7 +111,8 @@ def infos(worker: AnyWorker) -> Any:
 
 
 class Changes:
-    """What is changed of a cluster while one kind leads it alone, and what the other is to find."""
+    """Changes of a cluster while one kind of worker leads it alone, which the other kind must
+    find."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -152,7 +153,7 @@ class Changes:
         assert {json.loads(key)[0] for key, _ in offsets} == {"own"}
 
     def _reconfigure(self, worker: AnyWorker) -> None:
-        """From here on it writes elsewhere, without any line again."""
+        """Let the connector write to another topic from here on, without repeating a line."""
         again = self.again
         commits = self.cluster.commits(again.name)
         again.topic = again.config["topic"] = f"{again.topic}-2"
@@ -234,8 +235,8 @@ def test_a_cluster_is_taken_over_from_java_and_handed_back(
 
 
 def check_told(java: AnyWorker) -> None:
-    """What Java's worker told last of its work is read, by its own file, before anybody has told
-    anything else."""
+    """The last statuses of Java's worker are readable with its own properties file, before any
+    other worker has written one."""
     view = observed("--properties", str(java.file))
     for name in ("src", "snk", "paused", "stopped", "again"):
         one = view["connectors"][name]
@@ -244,7 +245,7 @@ def check_told(java: AnyWorker) -> None:
 
 
 def check_warned(ours: HeadgateWorker) -> None:
-    """Of keys that are Java's alone in one line."""
+    """One line warns of all keys that only Java knows."""
     warned = [line for line in ours.log.read_text().splitlines() if "are not used here" in line]
     assert len(warned) == 1, warned
     assert warned[0].endswith("these keys are not used here: plugin.discovery, plugin.path")

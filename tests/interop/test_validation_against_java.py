@@ -49,9 +49,12 @@ ONLY_OURS = frozenset({"on.missing.output"})
 
 
 def comparable(infos: dict[str, Any]) -> dict[str, Any]:
-    """Without our own words, and without the versions and the lists that Java fills from its class
-    path: defaults and values of ``*.plugin.version``, recommended values; and without `ONLY_OURS`,
-    if we have them."""
+    """Return an answer without our own texts, without `ONLY_OURS`, and without what Java fills from
+    its class path.
+
+    The latter are versions, lists, defaults and values of ``*.plugin.version``, and recommended
+    values.
+    """
     configs = []
     for each in infos["configs"]:
         if each["value"]["name"] in ONLY_OURS:

@@ -84,7 +84,7 @@ def test_what_both_have_is_the_same(
 
 
 def _too_small(name: str, text: str) -> bool:
-    """For us alone."""
+    """Return whether a value is too small for ours alone."""
     try:
         return int(text) < LEAST.get(name, int(text))
     except ValueError:

@@ -123,7 +123,8 @@ def turn(member: MemberWork) -> MemberWork:
 @settings(max_examples=60, deadline=None)
 @given(times_ms=st.lists(st.integers(0, 2_000), min_size=1, max_size=5))
 def test_departures_never_extend_a_delay(policy: Policy, times_ms: list[int]) -> None:
-    """Whatever leaves after the first, the work is placed at the first one's time."""
+    """Whatever members leave after the first, the work is assigned at the time of the first
+    departure."""
     group = Group(policy=policy, connectors={"a": 9}, held={f"w{n}": [] for n in range(8)}, came=8)
     group.round()
     group.happen("leave", 3)
@@ -152,7 +153,7 @@ def test_departures_never_extend_a_delay(policy: Policy, times_ms: list[int]) ->
 def test_who_joins_during_a_delay_takes_nothing_from_others(
     workers: int, leave: int, tasks: int, joins: list[int]
 ) -> None:
-    """Others hold more than their share then; balance waits until the delay is over."""
+    """Others then hold more than their share. Balance waits until the delay is over."""
     held: dict[str, list[Work]] = {f"w{n}": [] for n in range(workers)}
     group = Group(connectors={"a": tasks}, held=held, came=workers)
     group.round()

@@ -126,7 +126,7 @@ def options(kind: str, required: dict[str, Any], optional: dict[str, Any]) -> An
 
 
 def both(kind: str, required: dict[str, Any], optional: dict[str, Any]) -> list[Any]:
-    """With twice as much weight on values as on keys."""
+    """Return options of a transform for values and for keys. Values have twice the weight."""
     found = [options(f"{kind}$Value", required, optional)] * 2
     return [*found, options(f"{kind}$Key", required, optional)]
 

@@ -241,8 +241,11 @@ def test_a_faster_parser_changes_nothing(key: bytes, value: bytes) -> None:
 
 @st.composite
 def compactions(draw: st.DrawFn, log: Log) -> Log:
-    """What a log cleaner may leave of `log`: of each key the last records, at least one; a
-    tombstone may go when nothing of its key is left before it."""
+    """Logs that a log cleaner may leave of `log`.
+
+    Of each key the last records stay, at least one. A tombstone may go when no record of its key is
+    left before it.
+    """
     kept: list[tuple[int, bytes, bytes | None]] = []
     for key in dict.fromkeys(key for _, key, _ in log):
         own = [found for found in log if found[1] == key]
@@ -262,8 +265,8 @@ def compacted_logs(draw: st.DrawFn) -> tuple[Log, Log]:
 @settings(max_examples=300)
 @given(compacted_logs())
 def test_what_compaction_leaves_alone(pair: tuple[Log, Log]) -> None:
-    """For every log of usable records: which connectors there are, their configs, target states,
-    task count records and the session key do not depend on compaction."""
+    """Compaction of a log of usable records changes no connector, config, target state, task count
+    record or session key."""
     full, compacted = replay(pair[0]), replay(pair[1])
     names = set(full.connector_names())
     assert set(compacted.connector_names()) == names
@@ -282,12 +285,12 @@ def session(state: ConfigState) -> object:
 @settings(max_examples=500)
 @given(compacted_logs())
 def test_a_compacted_log_ends_equal_inconsistent_or_without_a_commit(pair: tuple[Log, Log]) -> None:
-    """For every connector whose last commit was complete, or that had none: after compaction its
-    tasks are the same, or it is inconsistent, or it has no commit. Never another set.
+    """After compaction, a connector has the same tasks, is inconsistent, or has no commit. It never
+    has another set. Its last commit must have been complete, or missing.
 
-    (Not so where the last commit itself was incomplete, which no leader writes: without the records
-    between, what stands before it may look complete. A commit written twice is such a case, and
-    compaction heals it.)
+    (If the last commit itself was incomplete, which no leader writes, this does not hold. Without
+    the records between, an earlier commit may look complete. A commit that was written twice is
+    such a case, and compaction heals it.)
     """
     full, compacted = replay(pair[0]), replay(pair[1])
     for name in full.connector_names():
@@ -329,8 +332,8 @@ def written_by_a_leader(draw: st.DrawFn) -> Log:
 @settings(max_examples=300)
 @given(st.data())
 def test_our_own_way_of_writing_survives_compaction(data: st.DataObject) -> None:
-    """With the connector's record written again before task configs and commit, compaction changes
-    no tasks and no need of fencing."""
+    """If the connector's record is written again before task configs and commit, compaction changes
+    neither tasks nor the need for fencing."""
     log = data.draw(st.composite(written_by_a_leader)())
     full, compacted = replay(log), replay(data.draw(compactions(log)))
     assert set(compacted.connector_names()) == set(full.connector_names())

@@ -133,7 +133,7 @@ class RestartWorld(HerderWorld):
 
     @property
     def rested(self) -> bool:
-        """Whether somebody has asked for another target state at any time."""
+        """Return whether a user has asked for another target state at any time."""
         return any(key == f"target-state-{C}" for key, _ in self.log)
 
     def restart(self, worker: str, call: m.RestartConnector | m.RestartTask) -> None:
@@ -148,7 +148,7 @@ class RestartWorld(HerderWorld):
         return fold(ConfigState(), events), fold_statuses(StatusView(), statuses)
 
     def place_of(self, item: Item, shown: Status) -> int:
-        """Of the newest record that says what is shown."""
+        """Return the offset of the newest record with the status that is shown."""
         key = connector_key(item) if isinstance(item, str) else task_key(item)
         for place, (found, value) in reversed(list(zip(self.places, self.statuses, strict=True))):
             if found == key and getattr(decode_status(key, value), "status", None) == shown:
@@ -156,7 +156,7 @@ class RestartWorld(HerderWorld):
         raise AssertionError(f"nothing says {shown} of {item}")
 
     def check(self, item: Item) -> None:
-        """At an answer that says that it was restarted."""
+        """Check the law at an answer that reports a restart."""
         state, view = self.read_all()
         entry, tasks = state.entry(C), view.tasks.get(C, {})
         number = THE_CONNECTOR if isinstance(item, str) else item.task

@@ -168,7 +168,8 @@ def test_offsets_fold_alike_in_any_batching(found: list[LogRecord], cuts: list[i
     Random(0),
 )
 def test_how_keys_are_mixed_decides_nothing(found: list[LogRecord], random: Random) -> None:
-    """Those of one key come in their order. Keys in several partitions of a topic come anyhow."""
+    """Records of one key come in order. Keys in different partitions of a topic come in any
+    order."""
     of_key: dict[bytes | None, list[LogRecord]] = {}
     for record in found:
         of_key.setdefault(record.key, []).append(record)
@@ -182,7 +183,7 @@ def test_how_keys_are_mixed_decides_nothing(found: list[LogRecord], random: Rand
 
 @given(st.lists(OFFSET_RECORDS, max_size=12))
 def test_compaction_changes_no_offset(found: list[LogRecord]) -> None:
-    """Not even the one that takes tombstones."""
+    """That holds even for the compaction that removes tombstones."""
     last = {record.key: record for record in found}
     kept = [record for record in found if last[record.key] is record and record.value is not None]
     assert answers(kept) == answers(found)
@@ -190,7 +191,7 @@ def test_compaction_changes_no_offset(found: list[LogRecord]) -> None:
 
 @given(st.lists(OFFSET_RECORDS, max_size=12))
 def test_the_latest_of_the_keys_of_a_partition_counts(found: list[LogRecord]) -> None:
-    """Of equal ones the key in our own order."""
+    """If two are equally late, the key in our own order counts."""
     identity = offsets.partition_identity({"p": 1, "q": 2})
     membership: dict[bytes | None, LogRecord] = {}
     for record in found:
@@ -210,7 +211,7 @@ def test_the_latest_of_the_keys_of_a_partition_counts(found: list[LogRecord]) ->
 
 
 def answers(found: list[LogRecord]) -> list[object]:
-    """What users are shown, after it was checked that a task is given the same."""
+    """Return what users see. Assert that a task gets the same."""
     view = offsets.OffsetView(offsets.fold_offsets(offsets.OffsetTable(), found))
     reader = SourceOffsets(OneTopic(found), "a")
     for line in view.partitions("a"):

@@ -65,7 +65,7 @@ def broken_by(
 
 
 def quick(seed: int) -> Options:
-    """For checks of liveness: a run that does not settle need not be waited for."""
+    """Shorten runs for checks of liveness: a run that does not settle need not be awaited."""
     return Options(seed=seed, faults_ms=8_000, settle_ms=30_000)
 
 

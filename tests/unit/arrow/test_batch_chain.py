@@ -40,7 +40,7 @@ def sink_batch_of(columns: dict[str, Any], **more: Any) -> SinkBatch:
 
 
 def goes_at_once(transforms: Any, batch: SourceBatch) -> bool:
-    """Whether it does; either way it must be right."""
+    """Return whether the chain takes the batch whole. The result must be right either way."""
     assert takes_rows_at_once(transforms)
     at_once, one_by_one = source_ways(transforms, batch)
     assert at_once == one_by_one

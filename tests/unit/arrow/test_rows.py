@@ -145,7 +145,7 @@ NULLS = {
 
 @pytest.mark.parametrize("name", NULLS)
 def test_a_null_where_none_is_taken_is_a_bad_row(name: str) -> None:
-    """Its converter refuses such a row, so the log must not have it in a batch."""
+    """The row's converter refuses such a row, so the log must not have it in a batch."""
     good = pa.nulls(1, NULLS[name].type)
     table = pa.table({name: pa.chunked_array([good, NULLS[name], good])})
     records = rows.source_records(batch_of(table))

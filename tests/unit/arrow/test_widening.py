@@ -154,7 +154,7 @@ def test_a_row_beyond_the_year_9999_is_refused_by_itself_as_in_a_batch() -> None
 def test_rows_that_python_cannot_hold_are_refused_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever of them Arrow's conversion stumbles over."""
+    """The error may be any on which Arrow's conversion of the rows stumbles."""
     subject = WiderColumns(*(pa.schema([("n", kind)]) for kind in (pa.int8(), pa.int64())))
     monkeypatch.setattr(subject, "_rows", stumble)
     assert subject.rows([{"n": 1}, {"n": 2}, {"n": 3}]) == [{"n": 1}, "no such date", {"n": 3}]

@@ -62,8 +62,8 @@ def test_a_source_without_exactly_once_is_told_of(support: Any, text: str) -> No
 
 
 def test_a_source_is_told_of_only_where_the_worker_has_exactly_once() -> None:
-    """Without it all sources deliver at least once; what is required and cannot be had is refused,
-    as in Connect."""
+    """Without exactly-once support on the worker, all sources deliver at least once. If it is
+    required and not supported, the config is refused, as in Connect."""
     assert notes(source(None), enabled=False) == []
     assert notes(source(None), **{SUPPORT.replace(".", "_"): "required"}) == []
     assert notes(source(ExactlyOnceSupport.SUPPORTED)) == []

@@ -78,7 +78,7 @@ def test_more_digits_of_a_second_than_milliseconds_are_refused() -> None:
 
 
 def test_a_logical_name_on_another_type_is_a_plain_type() -> None:
-    """As in Java, where the name alone makes no logical type of a STRING."""
+    """In Java, too, the name alone does not make a STRING a logical type."""
     validate(Schema(SchemaType.STRING, name=s.DATE), "2024")
     assert s.logical_type(Schema(SchemaType.STRING, name=s.DATE)) is None
     assert s.logical_type(s.DATE_SCHEMA) == s.DATE

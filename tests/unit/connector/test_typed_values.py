@@ -53,7 +53,7 @@ def test_a_typed_value_comes_back(
 
 @given(typed_values(), st.data())
 def test_a_converter_keeps_schemas_apart(first: tuple[Schema, Any], data: st.DataObject) -> None:
-    """One converter sees the schemas of a topic come and go."""
+    """One converter gets records of different schemas in one topic."""
     values = [first, data.draw(typed_values()), first]
     for name in ("TypedConverter", "JsonConverter"):
         converter = make_converter(name, {"replace.null.with.default": "false"}, is_key=False)
@@ -74,7 +74,7 @@ def test_odd_floats_come_back(name: str, value: float) -> None:
 @pytest.mark.parametrize("kind", ["float", "double"])
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 400])
 def test_a_number_that_no_float_holds_is_refused(kind: str, number: str) -> None:
-    """It became infinite, which in JSON is a text."""
+    """Once such a number became infinite, which in JSON is a text."""
     decimal = f'{{"field":"d","type":"bytes","optional":true,"name":"{s.DECIMAL}"'
     for more in ("", f',{decimal},"parameters":{{"scale":"0"}}}}'):  # parsed to the digit
         data = (

@@ -175,7 +175,7 @@ def test_any_text_is_the_same_value_or_no_row(
 
 
 def in_batches(folder: Path, lines: Sequence[str], **settings: str) -> tuple[int, int]:
-    """How many records the file has, and how many of them come in batches."""
+    """Return the number of records of the file, and how many of them come in batches."""
     (folder / "a.csv").write_text("".join([f"{one}\n" for one in ("n,text", *lines)]))
     more = {key.replace("_", "."): value for key, value in settings.items()}
     base = {"csv.types": "n: int32", "errors.tolerance": "all", "batch.size": "200"}

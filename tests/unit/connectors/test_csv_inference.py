@@ -199,7 +199,7 @@ def tasks(folder: Path, offsets: Offsets, **more: str) -> list[Run]:
 
 
 def test_all_tasks_have_the_types_that_the_first_has_committed(tmp_path: Path) -> None:
-    """Which files a task reads does not matter: task 1 waits until task 0 has decided."""
+    """It does not matter which files a task reads: task 1 waits until task 0 has decided."""
     for number in range(8):
         (tmp_path / f"{number}.csv").write_text(f"id\n{number}\n{'x' if number else 5}\n")
     offsets = Offsets()

@@ -103,7 +103,7 @@ def test_files_of_other_types_have_one_schema_and_no_value_changes(
 def test_rows_of_a_large_batch_with_a_bad_one_are_given_before_the_next_batch(
     tmp_path: Path,
 ) -> None:
-    """One by one they are more than a poll gives."""
+    """One by one, the rows are more than a poll gives."""
     rows = [*range(9_000)]
     rows[10] = 2**53 + 1
     table = pa.table({"x": pa.array(rows, pa.int64())})
@@ -209,7 +209,7 @@ def test_a_column_that_is_not_declared_stays_as_each_file_has_it(tmp_path: Path)
 
 
 def test_what_comes_while_the_task_runs_is_widened(tmp_path: Path) -> None:
-    """In a file that grows, and in a new one with another type."""
+    """The new type comes in a file that grows, and in a new file."""
     types = {"columns.types": "x: float64", **WIDEN}
     subject = run(tmp_path, until_idle=False, **types)
     narrow = pa.table({"x": pa.array([1, 2**53 + 1], pa.int64())})

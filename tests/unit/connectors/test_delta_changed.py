@@ -159,7 +159,7 @@ def test_a_table_that_was_replaced_is_told(tmp_path: Path) -> None:
 
 
 def test_each_partition_is_told_of_its_own_rows(tmp_path: Path) -> None:
-    """One that has no new rows keeps up with the others, so that little of the log is read."""
+    """A partition without new rows keeps up with the others, so that little of the log is read."""
     one, other = task(tmp_path, PLACE), task(tmp_path, OTHER)
     put(one, 0)
     put(other, 0, partition=1)

@@ -85,7 +85,8 @@ def test_it_goes_on_where_the_table_ends(tmp_path: Path) -> None:
 
 
 def test_a_zombie_with_a_stale_view_is_refused(tmp_path: Path) -> None:
-    """It has looked at the table, was frozen, and commits when another has: delta-rs refuses."""
+    """The task has looked at the table, was frozen, and commits after another task has. delta-rs
+    refuses the commit."""
     task(tmp_path, rotate_records=1).put(rows(0))
     late, owner = task(tmp_path, rotate_records=2), task(tmp_path, rotate_records=2)
     target = late._target

@@ -55,7 +55,7 @@ def task(folder: Path, offsets: Offsets = (), **settings: Any) -> SourceTask:
 
 
 def write(folder: Path, *numbers: int, **more: Any) -> None:
-    """One version with these rows."""
+    """Write one version with these rows."""
     rows = pa.table({"n": pa.array(numbers, pa.int64())})
     write_deltalake(folder / "table", rows, mode="append", **more)
 
@@ -285,7 +285,8 @@ def test_tasks_share_the_files_of_each_version(tmp_path: Path) -> None:
 
 
 def test_all_shares_begin_with_one_version(tmp_path: Path) -> None:
-    """Else a compaction in between would hide rows of one, and double those of another."""
+    """Otherwise a compaction in between would hide rows of one share, and double those of
+    another."""
     for number in range(12):
         write(tmp_path, number)
     config = config_of(tmp_path, shares=2, tasks_max=2)
@@ -375,7 +376,7 @@ def test_what_is_wrong_is_told_before_it_starts(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_says_that_a_table_is_not_there_yet(tmp_path: Path) -> None:
-    """It may be meant so, or be a slip of the pen."""
+    """The missing table may be intended, or a typing error."""
     config = {"connector.class": "DeltaSource", **config_of(tmp_path)}
     said = look_at(config, tmp_path)
     assert said is not None and not said.fault
@@ -423,7 +424,7 @@ def test_offsets_are_altered(tmp_path: Path) -> None:
 
 
 def test_old_timestamps_of_spark_are_read(tmp_path: Path) -> None:
-    """Of the kind INT96, which says nothing of a zone."""
+    """Timestamps of the kind INT96 do not say whether they have a zone."""
     at = pa.array([-1, 1_700_000_000_123_456, None], pa.timestamp("us", "UTC"))
     rows = pa.table({"n": [1, 2, 3], "at": at, "in": [[one] for one in at.to_pylist()]})
     rows = rows.set_column(2, "in", rows["in"].cast(pa.list_(at.type)))

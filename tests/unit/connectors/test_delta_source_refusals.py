@@ -142,7 +142,8 @@ def test_a_table_that_was_set_back_under_a_task_is_refused(tmp_path: Path) -> No
 
 
 def test_a_table_that_was_made_anew_under_a_task_is_refused(tmp_path: Path) -> None:
-    """It has as many versions, and more: nothing but its log tells."""
+    """The new table has as many versions as the old one, and more. Only its log shows the
+    difference."""
     write(tmp_path, 1)
     write(tmp_path, 2)
     subject = task(tmp_path)
@@ -173,7 +174,8 @@ def test_another_table_whose_log_was_cleaned_up_is_refused_by_its_id(tmp_path: P
 
 
 def test_a_table_that_was_set_back_and_written_on_is_refused(tmp_path: Path) -> None:
-    """It is the same table by its id: a copy of an older state, which was written to since."""
+    """The table has the same id: it is a copy of an older state, to which rows were written
+    since."""
     write(tmp_path, 1)
     shutil.copytree(tmp_path / "table", tmp_path / "older")
     write(tmp_path, 2)

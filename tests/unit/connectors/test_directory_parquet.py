@@ -273,7 +273,7 @@ def test_int96_columns_of_one_name_are_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_map_with_nan_as_key_twice_is_a_bad_row(tmp_path: Path) -> None:
-    """As a dict it has both, until it is read back from text: then one is gone."""
+    """A Python dict holds both NaN keys. Read back from text, one of them is gone."""
     keys = [[(math.nan, 1), (0.5, 2)], [(math.nan, 1), (math.nan, 2)], None]
     nested = [None, None, [[(math.nan, 1), (math.nan, 2)]]]
     kind = pa.map_(pa.float64(), pa.int8())

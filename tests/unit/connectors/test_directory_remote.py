@@ -124,7 +124,7 @@ def test_an_object_that_is_replaced_is_read_from_its_beginning(bucket: Bucket) -
 def test_an_object_replaced_while_it_is_read_gives_no_mixture(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between any two requests of a task another object may come under the name."""
+    """Between any two requests of a task, another object may get the name."""
     old = b"".join(b'"old %d"\n' % n for n in range(50))
     new = b"".join(b'"new %d"\n' % n for n in range(60))
     bucket.put("in/a.jsonl", old)

@@ -138,7 +138,7 @@ class History:
 
 
 def wrong(folder: Path, seed: int, tasks: int, *, reuses: bool = False) -> str:
-    """What was lost or doubled; empty if nothing was."""
+    """Return what was lost or doubled: empty if nothing was."""
     folder.mkdir(parents=True)
     history = History(folder, seed, tasks, reuses=reuses or tasks == 1)
     for _ in range(STEPS):

@@ -57,7 +57,8 @@ def started(folder: Path, text: str = "1\n2\n3\n", **settings: str) -> Run:
 def test_a_file_that_was_renamed_over_is_read_from_its_beginning(
     tmp_path: Path, text: str, restart: bool
 ) -> None:
-    """Also one that differs in the middle only, and has the size and the last record of the old."""
+    """That holds also for a file that differs only in the middle, with the size and the last record
+    of the old one."""
     subject = started(tmp_path)
     replace(tmp_path / "a.jsonl", text)
     if restart:
@@ -85,7 +86,7 @@ def test_a_file_that_is_written_anew_in_its_place_is_read_from_its_beginning(
 
 
 def test_an_emptied_file_begins_anew(tmp_path: Path) -> None:
-    """As logs do that are copied and emptied."""
+    """Some logs are copied and then emptied."""
     subject = started(tmp_path)
     (tmp_path / "a.jsonl").write_text("")
     assert values(read(subject)) == []
@@ -167,7 +168,7 @@ def test_a_rotated_log_is_read_on_under_its_new_name(
 def test_logs_that_are_rotated_by_numbers_are_read_once(
     tmp_path: Path, restart: bool, tasks: int, batch: str
 ) -> None:
-    """As logrotate does: each name gets the file that the name before it had."""
+    """logrotate works so: each name gets the file that the name before it had."""
     offsets, found, number = Offsets(), list[str](), 0
     settings = {"tasks_max": str(tasks), "format": "lines", "batch_size": batch}
     subjects = [run(tmp_path, offsets, each, **settings) for each in range(tasks)]
@@ -277,7 +278,7 @@ def test_a_claim_of_a_file_that_went_away_ends_when_what_was_read_is_committed(
 def test_a_rotated_file_that_cannot_be_read_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It costs itself alone, and is read on where it was."""
+    """The file holds up no other file, and is read on from its offset later."""
     subject = started(tmp_path)
     moved = tmp_path / "b.jsonl"
     (tmp_path / "a.jsonl").rename(moved)
@@ -317,7 +318,7 @@ def test_a_rotation_is_no_replacement_for_whoever_gets_the_name(tmp_path: Path) 
 
 
 def test_offsets_of_an_earlier_version_tell_the_first_name(tmp_path: Path) -> None:
-    """They have it in the offset, not in the source partition."""
+    """Earlier versions of Headgate had the name in the offset, not in the source partition."""
     offsets, first, then = Offsets(), tmp_path / of_task(0), tmp_path / of_task(1)
     first.write_text("1\n2\n")
     read(run(tmp_path, offsets, 0, tasks_max="2"))
@@ -340,7 +341,8 @@ def test_offsets_of_an_earlier_version_tell_the_first_name(tmp_path: Path) -> No
 def test_a_poll_that_is_full_with_a_rename_leaves_no_line_unread(
     tmp_path: Path, batch: str
 ) -> None:
-    """What it says of the rename takes the place of rows; without any the file seemed to end."""
+    """The report of the rename takes the place of rows. Once a poll without rows seemed to be the
+    end of the file."""
     subject = started(tmp_path)
     (tmp_path / "a.jsonl").rename(tmp_path / "b.jsonl")
     with (tmp_path / "b.jsonl").open("a") as file:
@@ -388,7 +390,8 @@ def test_a_new_file_in_the_inode_of_a_deleted_one_is_read(tmp_path: Path) -> Non
 def test_a_file_that_looks_like_the_one_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, in_place: bool, compared: int
 ) -> None:
-    """One of its size, time, first and last bytes; and one that is larger than `compared`."""
+    """One such file has the old one's size, time, first and last bytes. Another is larger than
+    `compared`."""
     monkeypatch.setattr(input, "PREFIX_BYTES_MAX", compared)
     one, two = (made_of([*range(100, 4000), middle, *range(4000, 8000)], name) for middle in (1, 2))
     file, time_ns = tmp_path / name, (10**18, 10**18)

@@ -210,7 +210,7 @@ def test_a_value_that_its_column_cannot_hold_is_named(tmp_path: Path) -> None:
 def test_records_that_no_file_can_hold_are_reported_and_the_others_written(
     tmp_path: Path, format: str
 ) -> None:
-    """With an errant record reporter, a record of another type costs itself alone."""
+    """With an errant record reporter, a record of another type harms no other record."""
     other = s.struct({"n": s.STRING})
     case = s.struct({"N": s.INT64})
     subject = task(tmp_path, reports=True, format=format)
@@ -291,7 +291,7 @@ def test_a_csv_column_that_begins_as_a_byte_order_mark_is_quoted(tmp_path: Path)
 
 
 def test_floats_that_are_no_numbers_stay_in_lines_of_json(tmp_path: Path) -> None:
-    """They became null."""
+    """Once they became null."""
     columns = s.struct({"x": s.FLOAT64, "l": s.array(s.FLOAT32)})
     odd = [math.nan, math.inf, -math.inf, -0.0]
     task(tmp_path, format="jsonl", rotate_records=4).put(
@@ -339,7 +339,8 @@ def test_offsets_are_those_of_the_files() -> None:
 
 
 def test_a_folder_that_is_gone_as_a_whole_is_an_error(tmp_path: Path) -> None:
-    """Its manifest is gone with it, so only the group knows that there was something."""
+    """The folder's manifest is gone with it, so only the group's offsets show that there were
+    files."""
     with pytest.raises(ManifestError, match="committed its records up to offset 11: put back"):
         task(tmp_path / "out", by_group=11)
     subject = task(tmp_path / "out", by_group=11, on_missing_output="accept")

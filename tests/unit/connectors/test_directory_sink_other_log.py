@@ -36,7 +36,8 @@ def messages(count: int, time: int) -> list[Message]:
     ],
 )
 def test_a_log_that_was_made_anew_is_refused(tmp_path: Path, count: int, seen: str) -> None:
-    """Its first records were passed over, as if they were in the files."""
+    """Otherwise the first records of the new log would be passed over, as if they were in the
+    files."""
     assert run(tmp_path, messages(3, 5)).trace is None
     ended = run(tmp_path, messages(count, 70))
     assert f"the files have the records of topic-0 up to offset 2, but {seen}" in ended.reason
@@ -50,7 +51,7 @@ def test_its_first_records_are_left_out_where_the_user_says_so(tmp_path: Path) -
 
 
 def test_a_group_without_offsets_goes_on_where_the_log_is_the_same(tmp_path: Path) -> None:
-    """It was killed before its group's first commit, or the group's offsets have expired."""
+    """The sink was killed before its group's first commit, or the group's offsets have expired."""
     run(tmp_path, messages(3, 5))
     assert run(tmp_path, messages(4, 5)).trace is None
     assert lines(tmp_path) == ['"5-0"', '"5-1"', '"5-2"', '"5-3"']

@@ -162,7 +162,7 @@ def test_deleted_files_are_written_anew_and_the_others_stay(
 
 
 def test_no_offset_is_committed_while_files_are_written_anew(tmp_path: Path) -> None:
-    """They are before the group's offset, which would go back and forth."""
+    """The records are before the group's offset, which would go back and forth."""
     write(tmp_path, 20)
     files(tmp_path)[0].unlink()
     subject = task(tmp_path, on_missing_output="rewrite")
@@ -192,7 +192,8 @@ def test_what_the_log_has_no_more_is_told_and_missed_once(tmp_path: Path) -> Non
 
 
 def test_a_column_that_came_in_the_middle_of_a_file_is_in_all_its_rows(tmp_path: Path) -> None:
-    """Its connector's schemas were others then, so that the file has more columns now."""
+    """The connector's schemas were different when the file was first written, so the file has more
+    columns now."""
     write(tmp_path, 8, rotate_records=8)
     files(tmp_path)[0].unlink()
     more = s.struct({"n": s.INT64, "city": s.STRING, "more": s.INT64})
@@ -221,7 +222,7 @@ def test_files_of_another_format_are_not_written_anew(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_of_another_folder_now_is_told(tmp_path: Path) -> None:
-    """It would be left out, or be in two files."""
+    """Otherwise the record would be left out, or be in two files."""
     write(tmp_path, 5, partition_by="city")
     shutil.rmtree(tmp_path / "city=c0")
     log = Log(0, 5)
@@ -231,7 +232,8 @@ def test_a_record_that_is_of_another_folder_now_is_told(tmp_path: Path) -> None:
 
 
 def test_a_record_that_was_refused_and_is_taken_now_is_told(tmp_path: Path) -> None:
-    """Its dead letter may have been used meanwhile. With the setting as it was all goes well."""
+    """The record's dead letter may have been used meanwhile. With the former setting the rewrite
+    succeeds."""
     narrow = s.struct({"n": s.INT32, "city": s.STRING})
     log = Log(0, 5)
     log.make = lambda n: record(n, narrow if n in (1, 4) else ROW)  # all those of one city
@@ -317,7 +319,7 @@ def test_files_that_go_while_it_runs_are_written_anew(tmp_path: Path, whole: boo
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_files_that_go_while_it_runs_are_accepted(tmp_path: Path, whole: bool) -> None:
-    """What was in no committed file yet is read again."""
+    """Records that were in no committed file yet are read again."""
     out = tmp_path / "out"
     subject = half_way(out, on_missing_output="accept")
     kept = numbers(out)
@@ -434,7 +436,7 @@ def rewriting(folder: Path, *left: int) -> DirectorySinkTask:
 
 
 def wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the log had given no record for a while."""
+    """Let time pass as if the log had given no record for a while."""
     now = time.monotonic() + 1.5
     monkeypatch.setattr(time, "monotonic", lambda: now)
 
@@ -513,7 +515,7 @@ def test_a_rewrite_ends_behind_records_that_a_transform_drops(tmp_path: Path) ->
 
 
 def test_a_rewrite_ends_where_retention_took_all(tmp_path: Path) -> None:
-    """On the embedded log, without a record that comes later."""
+    """The rewrite ends on the embedded log without a later record."""
     out = tmp_path / "out"
     config = {"topics": "t", "value.converter": "TypedConverter", "name": "sink"}
     config |= {"path": str(out), "rotate.records": "10", "rotate.interval.ms": "100"}

@@ -44,7 +44,7 @@ def give(
     rows: Sequence[dict[str, Any]],
     as_batch: bool = False,
 ) -> int:
-    """Returns the offset after the rows."""
+    """Give the rows to the task. Return the offset after them."""
     if as_batch:
         subject.put_batch(SinkBatch(*PLACE, offset, batch_of(list(rows), schema), schema))
     else:

@@ -258,7 +258,7 @@ SHORT_ROWS = {"csv.row.bytes.max": str(1 << 20)}
 
 @pytest.mark.parametrize("end", ["", "5,6\n"])
 def test_of_a_line_that_is_too_long_no_part_becomes_a_row(tmp_path: Path, end: str) -> None:
-    """What came behind the first megabyte of it was read as a row."""
+    """Once the part after the line's first megabyte was read as a row."""
     long = f'3,"{"x" * 1_200_000}",4\n'
     (tmp_path / "a.csv").write_text(f"a,b\n1,2\n{long}{end}")
     records = run(tmp_path, **SHORT_ROWS).rest()
@@ -504,7 +504,7 @@ def test_a_file_that_grows_in_any_pieces_reads_as_the_whole(
 
 
 def _plain(record: SourceItem) -> SourceItem:
-    """Without what the file system shows of the file."""
+    """Return the offset without what the file system shows of the file."""
     marks = {"stat": "", "heads": ""}
     return replace(record, source_offset={**record.source_offset, **marks})
 

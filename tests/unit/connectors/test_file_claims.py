@@ -45,7 +45,7 @@ def test_a_file_is_claimed_by_one_task_until_it_is_released(folder: Path) -> Non
 
 
 def test_a_task_that_was_replaced_keeps_nobody_waiting_of_its_number(folder: Path) -> None:
-    """What it has not committed it never will: it is fenced."""
+    """A replaced task is fenced, so what it has not committed it never will."""
     former, now = of(folder, 0), of(folder, 0)
     assert former.claim({1}) == {1}
     assert now.claim({1}) == {1}
@@ -97,7 +97,7 @@ def test_a_folder_of_another_user_is_not_used(
 def test_a_disk_that_is_full_at_a_release_keeps_nobody_waiting(
     folder: Path, monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
-    """Also where half of a number was written: what follows would be read as others."""
+    """That holds also if half of a number was written. The numbers after it would be misread."""
     (folder / "all").mkdir()
     told: list[str] = []
     one, two = FileClaims(folder / "all" / "one", 0, told.append), of(folder, 1)
@@ -127,7 +127,7 @@ def test_a_file_that_was_tidied_up_is_written_again(folder: Path) -> None:
 
 
 def test_clusters_connectors_and_directories_have_claims_of_their_own() -> None:
-    """One that is paused keeps nobody of another cluster waiting."""
+    """A paused task holds up no task of another cluster."""
     given = [(cluster, name, where) for cluster in "pq" for name in "ab" for where in ("/x", "/y")]
     assert len({claims_folder(*each) for each in given}) == 8
     assert claims_folder("p", "a", "/x") == claims_folder("p", "a", "/x")

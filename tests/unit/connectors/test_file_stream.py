@@ -125,7 +125,8 @@ def test_a_stop_does_not_wait_for_the_end_of_a_long_line(monkeypatch: pytest.Mon
 
 
 def test_a_poll_gives_no_more_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where what is left of one read is less, and what comes with the next one more."""
+    """That holds also if the lines left of one read are fewer than a batch, and the next read
+    brings more."""
     Reads(b"a\n" * 20, step=10).under(monkeypatch)
     subject = run(Path("f"), batch_size="3")
     sizes = [len(list(subject.poll() or ())) for _ in range(8)]
@@ -266,7 +267,7 @@ def test_half_of_a_surrogate_pair_is_refused_and_no_question_mark(tmp_path: Path
 
 
 def test_a_line_that_a_crash_has_cut_does_not_spoil_the_next(tmp_path: Path) -> None:
-    """What was cut is delivered again; glued to its first half it would not be there at all."""
+    """The cut line's record is delivered again. Appended to its first half, it would be lost."""
     path = tmp_path / "out"
     path.write_text("whole\nhal")
     task = FileStreamSink.TASK()

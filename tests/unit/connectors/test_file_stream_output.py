@@ -142,7 +142,8 @@ def test_an_output_that_was_cut_or_replaced_before_the_start_is_an_error(
 
 @pytest.mark.parametrize("how", sorted(HARM))
 def test_an_output_that_was_cut_or_replaced_can_be_written_anew(tmp_path: Path, how: str) -> None:
-    """What is left of it stays: it may be all there is of records that the log has no more."""
+    """The rest of the old output stays: it may be all that is left of records that the log no
+    longer has."""
     add(tmp_path, "a", "b", "c")
     assert run(tmp_path) == ["a", "b", "c"]
     out = tmp_path / "out.txt"
@@ -170,7 +171,7 @@ def test_an_output_that_was_copied_or_added_to_is_no_error(tmp_path: Path) -> No
 
 
 def test_an_output_that_is_written_over_while_it_is_written_is_an_error(tmp_path: Path) -> None:
-    """It is the same file, of the same length."""
+    """The file is the same, with the same length."""
     add(tmp_path, "a", "b", "c")
     subject = bench(tmp_path).start()
     subject.until(lambda: sum(committed(tmp_path).values()) == 3)
@@ -182,7 +183,7 @@ def test_an_output_that_is_written_over_while_it_is_written_is_an_error(tmp_path
 
 
 def test_an_output_that_is_cut_and_grows_again_at_once_is_an_error(tmp_path: Path) -> None:
-    """It was cut between the look and the writing, and has more bytes than at the look."""
+    """The file was cut between the look and the write, and has more bytes than at the look."""
     task = FileStreamSinkTask()
     task.context = SimpleNamespace(committed=dict)  # type: ignore[assignment]
     task.start({"file": str(tmp_path / "out")})
@@ -256,7 +257,7 @@ def tear(folder: Path, text: str) -> None:
 
 @pytest.mark.parametrize("torn", ["c" * 300_000, "c" * 400_000, f"{'c' * 400_000}\ndd"])
 def test_a_line_that_a_kill_has_torn_is_written_anew(tmp_path: Path, torn: str) -> None:
-    """Its record was not committed and comes again as a whole."""
+    """The line's record was not committed, and comes again as a whole."""
     add(tmp_path, "a", "b")
     assert run(tmp_path) == ["a", "b"]
     tear(tmp_path, torn)
@@ -298,7 +299,7 @@ def test_one_of_several_tasks_never_cuts_a_line(tmp_path: Path) -> None:
 
 
 def test_a_rewrite_that_a_kill_has_ended_begins_anew(tmp_path: Path) -> None:
-    """Before its first commit the group's offsets are those of the file that is gone."""
+    """Before the rewrite's first commit, the group's offsets are those of the lost file."""
     add(tmp_path, "a", "b", "c")
     assert run(tmp_path) == ["a", "b", "c"]
     (tmp_path / "out.txt").unlink()
@@ -497,7 +498,7 @@ GROUP = {("t", 0): 2}
 
 
 def test_a_loss_that_was_accepted_is_none_at_the_next_start(tmp_path: Path) -> None:
-    """Also where the task has written nothing since."""
+    """That holds also if the task has written nothing since."""
     task = started(tmp_path, {})
     put(task, "a", "b")
     task.flush()

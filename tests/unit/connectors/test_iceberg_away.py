@@ -109,7 +109,7 @@ def batch(start: int, end: int) -> SinkBatch:
 
 
 def test_a_batch_at_hand_when_the_catalog_is_back_is_delivered_anew(tmp_path: Path) -> None:
-    """Else what is between the end of the table and the batch would be left out."""
+    """Otherwise the records between the end of the table and the batch would be left out."""
     opened(tmp_path, rotate_records=2).put(rows(0, 1))
     with held(tmp_path):
         subject = opened(tmp_path, rotate_records=1)

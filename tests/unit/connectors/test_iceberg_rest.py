@@ -62,7 +62,7 @@ def test_what_pyiceberg_is_told_elsewhere_counts(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_methods_are_those_of_pyiceberg() -> None:
-    """They are not part of its documented API."""
+    """The methods are not part of pyiceberg's documented API."""
     for name in ("_config_headers", "_create_session"):
         assert name in vars(TimedRestCatalog)
         assert name in vars(RestCatalog)

@@ -49,7 +49,7 @@ def test_it_goes_on_where_the_table_ends(tmp_path: Path) -> None:
 
 
 def test_a_zombie_with_a_stale_view_is_refused(tmp_path: Path) -> None:
-    """It has looked at the table, was frozen, and commits when another has."""
+    """The task has looked at the table, was frozen, and commits after another task has."""
     iceberg_task(tmp_path, rotate_records=1).put(rows(0))
     late, owner = iceberg_task(tmp_path, rotate_records=2), iceberg_task(tmp_path, rotate_records=2)
     target = late._target

@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 @pytest.mark.parametrize("mode", ["rows", "keys"])
 def test_killed_at_each_step(tmp_path: Path, mode: str, say: Callable[[str], None]) -> None:
-    """One table, at each step and at each but the first also in a later batch."""
+    """The task is killed on one table at each step, and at each step but the first also in a later
+    batch."""
     killed: Counter[str] = Counter()
     for step in STEPS:
         for count in (1,) if step in ("create", "created") else (1, 2):

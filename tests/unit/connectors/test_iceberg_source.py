@@ -82,7 +82,7 @@ def table(folder: Path) -> Any:
 
 
 def write(folder: Path, *numbers: int) -> int:
-    """One snapshot with these rows; its id."""
+    """Write one snapshot with these rows, and return its id."""
     rows = pa.table({"n": pa.array(numbers, pa.int64())})
     found = lake(folder)
     if not found.table_exists("shop.rows"):
@@ -417,7 +417,7 @@ def test_the_first_snapshot_may_have_expired_before_it_was_read(
 
 
 def test_a_table_may_have_been_emptied_before_the_first_row(tmp_path: Path) -> None:
-    """Its sequence numbers go on where they were."""
+    """The table's sequence numbers go on where they were."""
     old = write(tmp_path, 1)
     table(tmp_path).manage_snapshots().remove_branch("main").commit()
     expire(tmp_path, old)
@@ -491,7 +491,7 @@ def test_a_catalog_that_cannot_be_asked_is_told(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_expired_is_told_where_its_child_still_names_it(tmp_path: Path) -> None:
-    """As Java leaves it: pyiceberg forgets the parent."""
+    """Java leaves the snapshot's name in its child; pyiceberg removes it."""
     steps = IcebergSteps("shop.rows", NOWHERE, Share(0, 1), print, skips=False)
     last = SimpleNamespace(
         snapshot_id=2, parent_snapshot_id=1, sequence_number=2, timestamp_ms=0, schema_id=None

@@ -123,7 +123,7 @@ def test_a_batch_of_deletions_alone_moves_the_offsets(tmp_path: Path) -> None:
 
 
 def test_rows_without_the_keys_column_stay(tmp_path: Path) -> None:
-    """They were there before the key was: null is no key."""
+    """The rows are older than the key's column, and null is no key."""
     schema = pa.schema([("text", pa.string()), ("id", pa.int64())])
     made = SqlCatalog("default", **catalog(tmp_path))
     made.create_namespace("shop")
@@ -182,7 +182,8 @@ def test_an_upsert_without_a_key_is_refused() -> None:
 
 
 def test_a_zombie_that_deletes_nothing_does_not_set_the_offsets_back(tmp_path: Path) -> None:
-    """Its commit makes no snapshot by itself. The owner would read rows again that are there."""
+    """A commit without changes makes no snapshot by itself. The owner would read rows again that
+    are in the table."""
     task(tmp_path, rotate_records=1).put([row(0, {"id": 1, "text": "a"})])
     late, owner = task(tmp_path, rotate_records=1), task(tmp_path, rotate_records=1)
     late._target.read()

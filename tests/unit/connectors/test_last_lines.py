@@ -19,7 +19,7 @@ def lines(folder: Path, offsets: Offsets, batch: int) -> Run:
 def test_a_newline_that_comes_late_ends_its_line_and_is_none(
     tmp_path: Path, end: bytes, restart: bool, batch: int
 ) -> None:
-    """As a line it would be a record that is not in the file."""
+    """Taken for a line, the newline would be a record that is not in the file."""
     offsets = Offsets()
     subject = lines(tmp_path, offsets, batch)
     file = tmp_path / "f.log"

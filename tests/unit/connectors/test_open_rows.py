@@ -44,7 +44,7 @@ class Growing:
         assert self.grown("") == 1
 
     def grown(self, text: str, seconds: float = 0.1) -> int:
-        """How often a poll parses the open row, so long after the file has got more text."""
+        """Return how often a poll parses the open row, this long after the file has grown."""
         with self.path.open("a") as file:
             file.write(text)
         return self.polled(seconds)

@@ -69,7 +69,7 @@ def stop(subject: DirectorySinkTask, end: int) -> None:
 
 
 def table(folder: Path, **types: Any) -> list[dict[str, Any]]:
-    """As pyarrow reads a folder of partitions."""
+    """Return the folder of partitions as pyarrow reads it."""
     by = ds.partitioning(pa.schema(list(types.items())), flavor="hive")
     paths = [str(path) for path in sorted(folder.glob("*=*/**/*.parquet"))]
     found = ds.dataset(paths, partitioning=by, format="parquet", partition_base_dir=str(folder))
@@ -209,7 +209,7 @@ def test_a_field_that_differs_from_a_folder_in_case_only_is_refused(tmp_path: Pa
 
 
 def test_json_that_is_too_deep_costs_itself_alone(tmp_path: Path) -> None:
-    """It ended the task."""
+    """Once such a record ended the task."""
     deep = "[" * 200_000
     with pytest.raises(DataError, match="at t-0 offset 7 has no fields"):
         task(tmp_path, "city", format="jsonl").put([record(7, deep, None)])

@@ -63,7 +63,7 @@ def struct(**columns: Schema) -> Schema:
 def give(
     subject: TableSinkTask, offset: int, schema: Schema, *rows: Any, as_batch: bool = False
 ) -> int:
-    """Returns the offset after the rows."""
+    """Give the rows to the task. Return the offset after them."""
     values = list(rows)
     if as_batch:
         subject.put_batch(

@@ -129,7 +129,7 @@ def test_file_overwritten_behind_its_header_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_another_process_is_changing_is_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that moved its write-ahead log into the file made it look corrupt."""
+    """A process that moves its write-ahead log into the file makes it look corrupt for a moment."""
     open_transport(transport_settings(tmp_path)).close()
     path = tmp_path / FILE_NAME
     whole = path.read_bytes()

@@ -75,7 +75,7 @@ def test_children_do_not_inherit_it(tmp_path: Path) -> None:
 
 
 def rights(folder: Path) -> dict[str, int]:
-    """What others than the owner may do with the folder and all that is in it."""
+    """Return the rights of users other than the owner on the folder and all that is in it."""
     found = [folder, *folder.rglob("*")]
     return {str(one): mode for one in found if (mode := one.stat().st_mode & 0o077)}
 

@@ -30,7 +30,7 @@ class Check(Enum):
 
 
 class Log:
-    """What the file holds, and who is a member."""
+    """The content of the file, and the members of the group."""
 
     def __init__(self) -> None:
         self.members = set(range(WORKERS))

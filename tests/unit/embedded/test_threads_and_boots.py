@@ -116,7 +116,8 @@ def test_close_ends_what_other_threads_do(tmp_path: Path) -> None:
 def test_of_threads_that_want_to_write_one_waits_for_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for SQLite's lock polls. Tasks of one process have a connection each."""
+    """A connection that waits for SQLite's lock polls it, and each task of a process has a
+    connection."""
     polls: list[int] = []
 
     def pause(_: object, __: object) -> None:

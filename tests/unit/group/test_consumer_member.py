@@ -19,7 +19,7 @@ def joined_for(output: object) -> tuple[str, ...]:
 
 
 def follower() -> ConsumerMember:
-    """Of topic `a`, which it has; somebody else leads."""
+    """A member of topic `a`, which is assigned to it, in a group that another member leads."""
     member = ConsumerMember("g", "c", ["a"], ConsumerSettings())
     (joins,) = member.advance(0, [], TOPICS)
     assert joined_for(joins) == ("a",)

@@ -216,7 +216,8 @@ def test_a_lost_answer_is_made_good_also_when_the_next_round_has_begun() -> None
 
 
 def test_a_slow_copy_of_an_old_join_counts_for_nothing() -> None:
-    """It says what the member held then: to count it would give away what it holds by now."""
+    """The old join says what the member held then. If it counted, work that the member holds now
+    would be given away."""
     coordinator, _ = stable("a", "b")
     for sequence in (1, 0):
         if sequence:

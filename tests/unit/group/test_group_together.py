@@ -83,8 +83,8 @@ def test_one_owner_under_faults_then_convergence(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_clusters_in_one_group_never_run_each_others_work(seed: int) -> None:
-    """Their topics are of one length and name the same connectors. One of the two has the group,
-    and settles though members of the other come again and again."""
+    """Their topics have one length and name the same connectors. One of the clusters has the group,
+    and settles though members of the other join again and again."""
     cluster = run_with_faults(seed, topics=("here", "there"))
     cluster.faulty = False
     if all(worker.leaving for worker in cluster.workers):
@@ -97,8 +97,8 @@ def test_two_clusters_in_one_group_never_run_each_others_work(seed: int) -> None
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_of_two_clusters_in_one_group_the_first_keeps_it_though_its_leaders_go(seed: int) -> None:
-    """Whoever the coordinator makes the next leader: workers of the other cluster, which look again
-    each second here, are in the group often enough."""
+    """That holds whichever member the coordinator makes the next leader. Workers of the other
+    cluster try again each second here, so they are often in the group."""
     cluster = Cluster(seed, workers=0, topics=("here", "there"))
     cluster.faulty = False
     for _ in range(3):

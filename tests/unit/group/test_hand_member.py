@@ -14,7 +14,7 @@ from headgate.ports import RefusedError, TransportError
 
 
 def hand_member(world: MemoryWorld, troubles: list[TransportError]) -> HandMember:
-    """One whose group raises each of `troubles` before it answers."""
+    """Return a member whose group port raises each of `troubles` before it answers."""
     transport: Transport = world.connect()
     group = transport.group
     send: Callable[[GroupRequest], None] = group.send

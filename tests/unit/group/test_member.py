@@ -370,7 +370,8 @@ def test_a_failed_sync_is_no_completed_generation() -> None:
 
 
 def test_a_late_answer_to_an_earlier_join_is_no_answer() -> None:
-    """It said what the member held then; the assignment for it leaves out what was held."""
+    """The earlier join said what the member held then. The assignment for it leaves out what was
+    held."""
     member = follower()
     member.handle(0, mm.RejoinRequested("r"), holding(A0))
     late = joined(member, 2)

@@ -98,8 +98,8 @@ def test_a_leader_names_the_member_that_has_read_further_than_its_topic_has() ->
 
 
 def test_a_leader_names_the_member_that_never_reads_as_far_as_it_is_told() -> None:
-    """It leaves in between, for it cannot reach the offset. One that had read less just once, or
-    is a bit behind each time, is none."""
+    """Such a member leaves in between, because it cannot reach the offset. A member that had read
+    less once, or is a little behind each time, is not named."""
     member = Member(SETTINGS)
     member.handle(0, Start(), VIEW)
     for generation in range(1, 8):
@@ -229,7 +229,7 @@ def test_a_policy_that_would_make_two_owners_is_refused_with_the_reason() -> Non
 
 
 def test_a_late_assignment_of_an_earlier_generation_is_not_taken() -> None:
-    """What it gave away was dealt anew in the round that this member waits for."""
+    """The work in it was assigned again in the round for which this member waits."""
     member = follower()
     member.handle(0, RejoinRequested("r"), holding(A0))
     member.handle(0, joined(member, 2), holding(A0))
@@ -240,7 +240,8 @@ def test_a_late_assignment_of_an_earlier_generation_is_not_taken() -> None:
 def test_what_a_former_leader_remembers_ends_with_another_leaders_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who led again with it would take the owners of a round long past for those of the last."""
+    """If it led again with that memory, it would take the owners of an old round for those of the
+    last one."""
     real = POLICIES[SETTINGS.policy]
     memories: list[object | None] = []
 

@@ -129,8 +129,11 @@ def test_what_a_policy_remembers_is_for_its_protocol_only(monkeypatch: pytest.Mo
 def test_apaches_policy_remembers_through_what_is_between(
     between: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its assignor lives as long as its worker. That it knows the last round or does not, the
-    generation tells it: that of the last round which the worker completed, leading or not."""
+    """Apache's assignor lives as long as its worker.
+
+    It learns whether it knows the last round from the generation: that of the last round which the
+    worker completed, leading or not.
+    """
     given: list[tuple[object | None, int]] = []
 
     def policy(round_input: RoundInput, memory: object | None) -> Round:

@@ -11,7 +11,7 @@ REFUSED = "failed to connect to all addresses; last error: refused"
 
 
 class Told:
-    """As much of a `grpc.RpcError` as is looked at."""
+    """The part of a `grpc.RpcError` that the client looks at."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         self._code, self._text = code, text

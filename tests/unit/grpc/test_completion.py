@@ -41,7 +41,7 @@ def words(line: str, address: str) -> dict[str, str]:
 
 
 def complete(line: str, address: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """What bash gets for the last word of `line`."""
+    """Return the completions that bash gets for the last word of `line`."""
     environment = {**os.environ, **words(line, address)}
     return subprocess.run(
         [str(HEADGATE)],
@@ -70,7 +70,7 @@ def complete(line: str, address: str, folder: Path) -> "subprocess.CompletedProc
 def test_words_are_completed(
     served: Served, line: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In this process, with time enough for a machine that is busy."""
+    """The completion runs in this process, with time enough for a busy machine."""
     monkeypatch.setattr("headgate_runtime.remote.complete.FIND_S", 30.0)
     environment = words(line, served.address)
     done = CliRunner().invoke(app, [], prog_name="headgate", env=environment)

@@ -43,7 +43,7 @@ with connect(sys.argv[1]) as client:
 
 
 def options(changed: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Those of the server, with other times."""
+    """Return the options of the server, with other times."""
     known = dict(server.OPTIONS)
     found = {f"grpc.{name}": value for name, value in changed.items()}
     assert found.keys() <= known.keys(), "the server has no such option"
@@ -98,7 +98,8 @@ SILENT: tuple[dict[str, int], ...] = (
 def test_watches_of_a_client_that_is_frozen_are_gone_when_promised(
     served: Served, request: pytest.FixtureRequest
 ) -> None:
-    """It lives, and its machine acknowledges what is sent, as one behind a lost link would not."""
+    """The client lives, and its machine acknowledges what is sent. A client behind a lost link
+    would not."""
     quick = "quick" in request.node.name
     with watching_process(served) as process:
         process.send_signal(signal.SIGSTOP)
@@ -107,7 +108,7 @@ def test_watches_of_a_client_that_is_frozen_are_gone_when_promised(
 
 @pytest.mark.parametrize("served", SILENT[:1], indirect=True)
 def test_a_client_that_reads_nothing_costs_little_and_loses_its_connection(served: Served) -> None:
-    """While it is there all connectors change, many times."""
+    """All connectors change many times while the client is connected."""
     for n in range(10):
         served.client.create(f"c{n}", {**SINK, "filler": "x" * 20_000}, STOPPED)
     with RawHttp2(served.address, window=0) as raw:

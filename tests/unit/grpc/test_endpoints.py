@@ -63,7 +63,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 class Both:
-    """One worker, asked by HTTP and by gRPC."""
+    """One worker, called by HTTP and by gRPC."""
 
     def __init__(self, served: Served) -> None:
         self.client = served.client

@@ -20,7 +20,7 @@ DONE, REFUSED, UNKNOWN = Told.DONE, Told.REFUSED, Told.UNKNOWN
 
 
 class Heard:
-    """What one caller was told."""
+    """The answers that one caller got."""
 
     def __init__(self, changes: list[tuple[int | None, Told]], added: list[tuple[int, Told]]):
         self.changes = [Change("c", number, told) for number, told in changes]

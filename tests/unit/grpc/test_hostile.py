@@ -58,7 +58,7 @@ def channel(served: Served) -> Iterator[grpc.Channel]:
 
 
 def raw(channel: grpc.Channel, method: str, body: bytes, **more: Any) -> bytes:
-    """One call whose bytes are given."""
+    """Make one call with these bytes as its request."""
     answer: bytes = channel.unary_unary(f"/headgate.v1.{method}")(body, timeout=30, **more)
     return answer
 
@@ -418,7 +418,7 @@ def ask(channel: grpc.Channel, method: str, body: bytes, *, streams: bool) -> tu
 
 
 def put_back(served: Served, watched: Watched) -> None:
-    """What was allowed is undone, so that each message finds the same connectors."""
+    """Undo what the message changed, so that each message finds the same connectors."""
     watched.read_all()
     state = served.worker.herder.state
     for name in list(state.connector_names()):

@@ -79,7 +79,7 @@ class Served:
 def sent(
     worker: GrpcWorker, body: bytes, signed: Any, method: str = METHOD
 ) -> Result | grpc.StatusCode:
-    """What comes of a call that is made by hand."""
+    """Return the outcome of a call that is made by hand."""
     with grpc.insecure_channel(worker.address) as channel:
         try:
             ask: Any = channel.unary_unary(method)
@@ -209,8 +209,8 @@ def test_clocks_that_differ_are_named() -> None:
 
 
 def test_a_call_is_taken_by_the_run_of_the_worker_that_it_is_signed_for() -> None:
-    """Which calls the worker had taken before it was restarted nobody knows, however far ahead the
-    clock of their caller is."""
+    """After a restart the worker does not know which calls it has accepted before, however far
+    ahead the caller's clock is."""
     now = 1_000_000_000
     before = Verifier(lambda: now)
     ahead = dict(metadata(b"k", "m", "c", b"body", now + SKEW_MS, before.boot))

@@ -34,7 +34,7 @@ def caller() -> Iterator[GrpcPeers]:
 
 
 class Asking(threading.Thread):
-    """One call on a thread of its own, which a test may leave to itself."""
+    """One call on a thread of its own, which a test need not join."""
 
     def __init__(self, caller: GrpcPeers, timeout_ms: int) -> None:
         super().__init__(daemon=True)

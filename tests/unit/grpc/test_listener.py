@@ -120,7 +120,7 @@ def test_a_wrong_address_ends_with_the_right_one(
 def test_a_listener_that_wants_certificates_says_so(
     scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was "Socket closed" and "ask again in a moment"."""
+    """Once the message was "Socket closed" and "ask again in a moment"."""
     pem = make_pem(tmp_path)
     monkeypatch.setenv("HEADGATE_CA_FILE", f"{pem}/ca.pem")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

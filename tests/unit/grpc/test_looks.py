@@ -163,7 +163,7 @@ def test_show_asks_no_worker_that_runs_nothing_of_it(
 
 
 def test_a_connector_that_is_on_no_worker_yet_may_hang_on_any(listening: Listening) -> None:
-    """Its worker reports it once it has started."""
+    """The connector's worker reports it only once it has started."""
     one, two = listening(REFUSED), listening(REFUSED)
     workers = [{"worker_id": each.address, "url": f"http://{each.address}"} for each in (one, two)]
     remote = RestRemote("http://127.0.0.1:1", {})

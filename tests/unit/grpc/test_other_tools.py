@@ -35,14 +35,14 @@ def rows(tool: str) -> list[tuple[str, str]]:
 
 
 def ours() -> list[str]:
-    """What the tables say is to be typed in place of another tool's commands."""
+    """Yield the commands that the tables give in place of another tool's."""
     found = [*rows("kcctl"), *rows("kubectl")]
     return [each.replace(r"\|", "|") for _, cell in found for each in re.findall("`(.*?)`", cell)]
 
 
 @pytest.mark.parametrize("line", ours())
 def test_what_the_tables_name_is_a_command_of_ours(line: str) -> None:
-    """It is parsed to the end, and not run."""
+    """The command is parsed to the end, and not run."""
     program, *words = line.split("   #")[0].split()
     assert program == "headgate"
     command: click.Command = get_command(app)

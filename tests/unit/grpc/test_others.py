@@ -118,7 +118,7 @@ def test_who_asks_at_once_gets_one_answer() -> None:
 
 
 class Silent(Peers):
-    """Some of the workers do not answer before `let_go`; `calls` has the urls that were called."""
+    """Some of the workers do not answer before `let_go`. `calls` has the urls that were called."""
 
     def __init__(self, silent: int, **answers: Any) -> None:
         super().__init__(**answers)

@@ -10,7 +10,7 @@ from headgate_grpc.client.patience import Outage
 
 
 class Broken(grpc.RpcError):
-    """What gRPC raises at the end of a stream."""
+    """The error that gRPC raises at the end of a stream."""
 
     def __init__(self, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> None:
         self.code = lambda: code

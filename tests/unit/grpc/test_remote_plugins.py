@@ -53,7 +53,7 @@ def test_the_command(tmp_path: Path, way: str) -> None:
 
 
 def test_the_address_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for each command that operates a cluster."""
+    """Every command that operates a cluster reads it."""
     with grpc_worker(tmp_path / "state") as served:
         monkeypatch.setenv("HEADGATE_URL", served.rest.url)
         listed = RUN.invoke(app, ["plugins"]).output.splitlines()

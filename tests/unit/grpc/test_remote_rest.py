@@ -285,7 +285,7 @@ def commands(remote: Remote, *words: str) -> Result:
 def test_what_is_delivered_at_least_once_is_told_before_it_is_written(
     remote: Remote, tmp_path: Path
 ) -> None:
-    """By diff, create and apply; a connector that does not change is not told of."""
+    """diff, create and apply show the note, but not for a connector that does not change."""
     name = f"noted-{tmp_path.name}"
     file = tmp_path / "sink.json"
     letters = {"errors.deadletterqueue.topic.name": "letters"}

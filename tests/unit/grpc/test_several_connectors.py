@@ -29,7 +29,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def served(worker: Served) -> Iterator[Served]:
-    """With three connectors that are stopped."""
+    """A worker with three connectors that are stopped."""
     for name in NAMES:
         worker.client.create(name, SINK, connector_pb2.TARGET_STATE_STOPPED)
         worker.client.wait(name)

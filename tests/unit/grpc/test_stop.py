@@ -28,7 +28,7 @@ Health = health_pb2.HealthCheckResponse
 
 
 class Ends:
-    """What came of each call, in order, and when."""
+    """The outcome of each call, in order, with its time."""
 
     def __init__(self) -> None:
         self._found: queue.Queue[tuple[str, float, object]] = queue.Queue()

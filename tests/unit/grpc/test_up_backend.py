@@ -13,7 +13,7 @@ from headgate_runtime.up import folder
 
 
 def test_what_was_touched_is_told_before_any_thread_answers_with_it(tmp_path: Path) -> None:
-    """Else a watch that begins after a listing begins with less than the listing had."""
+    """Otherwise a watch that begins after a listing would begin with less than the listing had."""
     transport = folder.open_log(tmp_path, print)
     writer = folder.open_log(tmp_path, print)
     view = _LogView(transport)

@@ -86,7 +86,7 @@ def test_a_wait_behind_a_restart_does_not_end_with_the_failure_before(
 def test_a_client_waits_longer_than_a_server_lets_one_call_wait(
     two: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `headgate connectors wait --timeout 300` does: a call has 90 s at most."""
+    """`headgate connectors wait --timeout 300` does so, although one call has 90 s at most."""
     monkeypatch.setattr(asked, "LONGEST_MS", 200)
     served = two[0]
     served.client.put_config("c", config(8))

@@ -212,7 +212,7 @@ ACTIONS = st.lists(
 def test_whoever_follows_the_stream_has_what_a_listing_has(
     actions: list[tuple[str, int, str]],
 ) -> None:
-    """Also where streams break off at any response and are taken up again."""
+    """That holds also if streams break off at any response and are resumed."""
 
     async def run() -> None:
         table, watching = Table(), Watching()

@@ -75,7 +75,8 @@ class Model:
         self._done.append((offset, name, (config, state)))
 
     def possible(self, name: str, since: int) -> set[Shown]:
-        """What may be shown of it by who has been told all before a config offset."""
+        """Return the states that a worker may show that has read everything before a config
+        offset."""
         found: list[Shown] = [None]
         for offset, other, shown in self._done:
             if other == name:
@@ -95,7 +96,7 @@ class Follower:
         """Config offset that all is known of; 0 while that is not so."""
 
     def go_to(self, at: int) -> None:
-        """What has come and was not applied is lost."""
+        """Resume at another worker. Responses that came and were not applied are lost."""
         if self._stream is not None:
             self._stream.cancel()
         self._responses = queue.Queue()
@@ -105,7 +106,7 @@ class Follower:
         threading.Thread(target=_read, args=(self._stream, self._responses), daemon=True).start()
 
     def apply(self, timeout_s: float) -> bool:
-        """Whether there was a response."""
+        """Apply the next response. Return whether there was one."""
         try:
             response = self._responses.get(timeout=timeout_s)
         except queue.Empty:
@@ -132,7 +133,7 @@ def _read(stream: Any, into: "queue.Queue[pb.WatchConnectorsResponse]") -> None:
 
 
 def check(follower: Follower, model: Model) -> bool:
-    """Whether there was something to check."""
+    """Check the client's state. Return whether there was something to check."""
     if follower.told == 0:
         return False
     for name in NAMES:
@@ -172,7 +173,7 @@ def test_what_is_applied_is_what_a_listing_says_at_that_config_offset(
 
 
 def settles(follower: Follower, served: Served) -> bool:
-    """Whether both say the same, statuses and all."""
+    """Return whether client and worker agree, statuses included."""
     while follower.apply(0.05):
         pass
     return follower.watching.connectors == {each.name: each for each in served.client.list()}

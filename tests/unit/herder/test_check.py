@@ -107,7 +107,7 @@ def commits(world: HerderWorld) -> None:
 
 
 def loses_leadership(world: HerderWorld) -> None:
-    """While a round of fencing is under way."""
+    """The worker loses leadership while a round of fencing is under way."""
     created(world)
     world.holds.append(lambda _, effect: isinstance(effect, m.FenceProducers))
     world.call("a", m.PutConnectorConfig("c", {**SOURCE, "tasks.max": "3"}))

@@ -60,7 +60,7 @@ def move(world: HerderWorld, key: str) -> str:
 @pytest.mark.parametrize("failures", [2, 4])
 @pytest.mark.parametrize("key", [CONNECTOR, TASK])
 def test_one_that_is_paused_moves_with_its_count(key: str, failures: int) -> None:
-    """With four failures the budget is used up, and stays so."""
+    """After four failures the budget is used up, and stays so."""
     world = two_workers()
     created(world, CONFIG)
     for _ in range(failures):

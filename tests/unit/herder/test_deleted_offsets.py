@@ -84,7 +84,7 @@ class Moments:
 
 
 def run_with_create_at(at: int, settings: dict[str, object], *, settled: bool) -> "Moments | None":
-    """None: the reset was over before that moment."""
+    """Run a reset with a create at this moment. Return None if the reset was over before it."""
     world = deleted(run=settled, **settings)
     created: list[str] = []
 
@@ -190,7 +190,7 @@ def test_a_fencing_that_fails_is_told_and_nothing_is_written() -> None:
 @pytest.mark.parametrize("step", ["settling", "checking"])
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_a_namesake_that_came_and_went_is_fenced_for_too(exactly_once: bool, step: str) -> None:
-    """One that another leader has made, and the log has by now."""
+    """Another leader has created such a connector, which is in the log by now."""
     world = deleted(run=step == "checking", exactly_once=exactly_once)
     came: list[m.Effect] = []
     perform = world.perform

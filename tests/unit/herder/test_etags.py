@@ -235,7 +235,8 @@ def test_a_condition_on_what_is_not_there_does_not_hold(call: m.Call) -> None:
 
 
 def test_a_change_with_an_etag_is_not_asked_twice() -> None:
-    """It may have been made: made again it would be refused, and its user told so."""
+    """The change may have been made. Repeated, it would be refused, and its user would be told
+    so."""
     world = two_workers()
     created(world)
     world.add("z")

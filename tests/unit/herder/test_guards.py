@@ -62,8 +62,8 @@ def test_a_stale_answer_changes_nothing(command: object) -> None:
 
 
 def test_a_new_leader_decides_only_after_it_has_read_the_whole_log() -> None:
-    """Its predecessor wrote the connector, and this worker has not read it yet: without the read
-    after the claim it would be created twice."""
+    """The leader before wrote the connector, and this worker has not read it yet. Without the read
+    after the claim, the connector would be created twice."""
     world = one_worker()
     world.claimed_by = "its predecessor"
     world.log.append(encode_connector("c", SOURCE))
@@ -140,7 +140,7 @@ def test_success_means_read_back() -> None:
 
 
 def test_task_configs_made_of_an_older_connector_config_are_refused() -> None:
-    """They would be committed as if they were made of the present one, and the tasks would never
+    """They would be committed as if they were made of the present config, and the tasks would never
     get it (KAFKA-15575)."""
     world = one_worker()
     created(world)
@@ -291,7 +291,7 @@ def test_a_fenced_task_does_not_come_back_on_a_heartbeat_alone() -> None:
 
 
 def test_new_task_configs_wait_for_the_round_that_they_bring_about() -> None:
-    """Also on a worker that is still stopping what an earlier round revoked."""
+    """That holds also on a worker that is still stopping what an earlier round revoked."""
     world = one_worker()
     created(world, {**SOURCE, "tasks.max": "2"})
     world.add("b")
@@ -358,7 +358,8 @@ def test_failed_is_written_whatever_is_known() -> None:
 
 
 def test_a_trace_of_any_length_makes_a_record_that_brokers_take() -> None:
-    """Else it is never written, nor what waits with it. Java writes it whole."""
+    """Otherwise neither the status nor what waits with it would ever be written. Java writes the
+    whole trace."""
     world = one_worker()
     created(world)
     trace = "the first line\n" + "\x01" * 3_000_000 + "\nthe last line"
@@ -433,7 +434,8 @@ def test_a_restart_during_a_rebalance_waits_for_its_end() -> None:
 
 
 def test_a_worker_that_was_frozen_looks_at_the_clock_before_anything_else() -> None:
-    """What waited for it while its session ran out must not start work that is another's by now."""
+    """Commands that waited while its session expired must not start work that another worker owns
+    by now."""
     world = one_worker()
     created(world)
     world.holds.append(lambda _, e: type(e).__name__ == "StopConnector")
@@ -453,7 +455,7 @@ def test_a_worker_that_was_frozen_looks_at_the_clock_before_anything_else() -> N
 
 
 def test_an_unknown_connector_is_looked_for_in_the_log_first() -> None:
-    """It may have been created a moment ago, elsewhere."""
+    """Another worker may have created it a moment ago."""
     world = two_workers()
     world.workers["b"].host.post(m.Called("pause", m.SetTargetState("c", TargetState.PAUSED)))
     world.answers["pause"] = []
@@ -502,7 +504,8 @@ def test_put_creates_and_says_so() -> None:
 
 
 def test_a_connector_stopped_and_resumed_in_one_read_gets_its_tasks_again() -> None:
-    """Its owner never saw it stopped, so nothing starts it anew; yet its tasks are gone."""
+    """The owner never saw the connector stopped, so nothing starts it again, but its tasks are
+    gone."""
     world = one_worker()
     world.call("a", m.CreateConnector("c", SOURCE))
     world.until_settled()

@@ -51,7 +51,8 @@ def test_a_leader_that_wakes_up_does_not_deny_what_its_successor_made() -> None:
 
 
 def test_a_leader_that_does_not_know_it_looks_before_it_denies() -> None:
-    """Its session is not over by its own clock: only the log tells."""
+    """By its own clock the leader's session is not over, so only the log shows that another one
+    leads."""
     world = three_tasks()
     world.holds.append(lambda _, e: isinstance(e, ReadConfigToEnd))
     call_id = world.call("a", DeleteConnector("x"))

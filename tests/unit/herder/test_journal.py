@@ -26,7 +26,7 @@ from headgate.topics.status import ConnectorStatusReported, Status
 
 
 class Recorded:
-    """What one herder was given and decided, and its journal."""
+    """The inputs and decisions of one herder, and its journal."""
 
     def __init__(self, settings: HerderSettings, now_ms: int, wall_ms: int) -> None:
         self.journal = Journal(b"salt")
@@ -89,7 +89,7 @@ def test_journals_of_whole_clusters_replay_to_the_same_decisions(
 
 
 def test_a_decision_that_differs_in_one_value_is_another() -> None:
-    """What is compared has the contents of effects, and not their kinds alone."""
+    """The comparison includes the contents of effects, not only their kinds."""
     journal = Journal(b"salt")
     one = m.StopConnector("c", 1, 9)
     assert journal.decided([one]) == shown([one])
@@ -240,7 +240,7 @@ def secrets_in(value: Any, path: str = "") -> Iterator[str]:
 
 
 def test_an_error_keeps_what_a_restart_policy_looks_for() -> None:
-    """Else a replay would leave FAILED what was restarted."""
+    """Otherwise a replay would leave a task FAILED that was restarted."""
     config = {**SOURCE, "headgate.restart.errors": "timed out, refused"}
     failed = m.ConnectorFailed("c", 1, "", "Trace\nhunter2: connection refused")
     text = journal_of(m.ConfigRead((ConnectorConfigured(0, "c", config),)), failed)

@@ -29,7 +29,7 @@ def running() -> HerderWorld:
 
 
 def hear(world: HerderWorld, key: str, state: str, worker: str, generation: int) -> list[str]:
-    """What is written because of a status of `worker`."""
+    """Let the herder read a status of `worker`. Return what it writes because of it."""
     status = {"state": state, "trace": None, "worker_id": worker, "generation": generation}
     world.statuses.append((key, json.dumps(status).encode()))
     world.run()
@@ -123,7 +123,7 @@ def test_who_has_it_no_more_says_nothing(key: str) -> None:
 
 
 def test_what_is_said_again_is_what_was_said_last() -> None:
-    """Not what was read back last: that is older."""
+    """It is not the status that was read back last, which is older."""
     world = running()
     world.holds.append(lambda _, e: type(e).__name__ == "WriteStatus")
     world.call("a", SetTargetState("c", TargetState.PAUSED))
@@ -156,7 +156,8 @@ LATE = json.dumps(
 
 
 def hidden_word(key: str, over: bytes | None = LATE) -> HerderWorld:
-    """What the worker said is hidden by a late word, or a removal, and it waits for its own."""
+    """A late status, or a removal, hides the worker's own status, and the worker waits to read its
+    own."""
     world = one_worker()
     world.holds.append(lambda _, e: isinstance(e, WriteStatus) and e.key == key)
     created(world)
@@ -173,7 +174,7 @@ def hidden_word(key: str, over: bytes | None = LATE) -> HerderWorld:
 def test_a_word_that_compaction_swallowed_is_said_again_after_a_while(
     key: str, over: bytes | None
 ) -> None:
-    """Its own reader has not seen it when it is hidden, and never will."""
+    """When the status is hidden, the worker's own reader has not seen it, and never will."""
     world = hidden_word(key, over)
     shown = f"a: status {key.removeprefix('status-')} RUNNING"
     world.advance(UNHEARD_MS - 1)
@@ -201,7 +202,8 @@ def test_what_another_said_meanwhile_is_not_said_over(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
 def test_who_is_out_of_its_group_does_not_say_again_what_it_had(key: str) -> None:
-    """It stops what it has, which takes its time: another may have said how it is."""
+    """The worker stops its work, which takes time. Another worker may have written the status
+    meanwhile."""
     herder = hidden_word(key).workers["a"].herder
     herder._ctx.membership.alive = False
     herder._statuses.on_unheard(key)
@@ -321,7 +323,7 @@ def test_a_status_that_was_read_before_its_config_is_no_orphan() -> None:
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_who_is_no_member_any_more_speaks_of_its_last_generation(leaves: bool) -> None:
-    """Of generation 0 a reader that knows what was said before takes it for a late word."""
+    """A reader that knows earlier statuses would take one of generation 0 for a late one."""
     world = one_worker()
     created(world)
     last = generation(world)

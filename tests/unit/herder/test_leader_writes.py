@@ -194,8 +194,8 @@ def test_a_key_that_is_replaced_while_it_is_taken_is_taken_for_longer() -> None:
 
 
 def test_a_write_without_an_answer_is_followed_by_a_claim_before_anything_is_decided() -> None:
-    """What it left may be a transaction that is open: only a claim ends it, and until then nobody
-    reads past it."""
+    """The write may have left an open transaction. Only a claim ends it, and until then no reader
+    gets past it."""
     world = one_worker()
     created(world)
     world.trace.clear()
@@ -416,7 +416,7 @@ COUNT = "tasks-fencing-c"
 
 
 def count_written(world: HerderWorld, config: dict[str, str]) -> str:
-    """In which append, after new task configs of that config."""
+    """Return which append writes the task count, after new task configs of that config."""
     world.holds.append(lambda _, e: isinstance(e, m.StartTask))  # no task asks for anything
     world.trace.clear()
     world.call("a", m.PutConnectorConfig("c", config))
@@ -499,7 +499,7 @@ def test_task_configs_and_commit_are_decided_anew_when_the_leader_is_fenced_betw
 
 
 def task_configs_not_read_back(**settings: object) -> HerderWorld:
-    """One worker has appended those of a new connector, and cannot read now."""
+    """One worker has appended the task configs of a new connector, and cannot read now."""
     world = one_worker(protocols=("sessioned",), **settings)
     world.call("a", m.CreateConnector("c", SOURCE))
     world.holds.append(lambda _, e: isinstance(e, m.AppendConfig) and "task-c-0" in dict(e.records))

@@ -151,7 +151,8 @@ def test_a_mark_that_is_not_known_is_told_all(mark: str) -> None:
 
 
 def test_a_view_that_is_put_together_is_the_whole_view() -> None:
-    """After each step of a story with a second worker, failures of nothing, and late questions."""
+    """The views are compared after each step of a story with a second worker, failures, and late
+    questions."""
     world = many(4, checked=True)
     known = m.ViewOfWorker()
     steps: list[m.Call] = [

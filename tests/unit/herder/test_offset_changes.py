@@ -197,7 +197,7 @@ def test_stopped_is_not_enough_while_there_are_tasks() -> None:
 
 
 def test_tasks_that_no_round_has_taken_away_yet_are_waited_for() -> None:
-    """Until the round after the stop, the last one knows nothing of tasks that are to go."""
+    """The last round before the stop does not know that the tasks are to go."""
     world = HerderWorld()
     world.add("a")
     world.add("b")
@@ -273,7 +273,7 @@ def test_what_was_resumed_elsewhere_is_seen_at_the_end_of_the_log() -> None:
 
 
 def test_a_resume_that_waits_behind_the_lane_is_seen_before_the_writing() -> None:
-    """Between the first look and the turn in the lane, another worker has written."""
+    """Another worker has written the resume between the first look and the turn in the lane."""
     world = stopped()
     world.holds.append(last_look)
     call_id = world.call("a", m.ResetOffsets("c"))

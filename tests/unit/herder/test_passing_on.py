@@ -15,7 +15,7 @@ TWO_TASKS = {**SOURCE, "tasks.max": "2"}
 
 
 def test_fencing_is_asked_of_the_next_leader_when_the_first_dies() -> None:
-    """In Java the task is FAILED until somebody restarts it by hand."""
+    """In Java the task is FAILED until a user restarts it by hand."""
     world = two_workers(exactly_once=True)
     created(world, TWO_TASKS)
     world.holds.append(
@@ -34,8 +34,8 @@ def test_fencing_is_asked_of_the_next_leader_when_the_first_dies() -> None:
 
 
 def test_what_was_begun_when_the_worker_shuts_down_is_not_called_undone() -> None:
-    """It comes to be done all the same: a follower that asked the next leader for it told its user
-    that the connector, which was just made, exists already."""
+    """It may still be done. Once a follower asked the next leader for it, and told its user that
+    the connector, which was just created, exists already."""
     world = one_worker()
     world.holds.append(lambda _, e: isinstance(e, m.AppendConfig))
     begun = world.call("a", m.CreateConnector("c", SOURCE))
@@ -106,7 +106,7 @@ CHANGES = (
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: type(change).__name__)
 def test_a_former_leader_does_not_pass_on_a_change_that_it_was_asked_for(change: m.Call) -> None:
-    """Whoever asked it asks the next leader as well, and may have asked for more since then."""
+    """Its caller asks the next leader as well, and may have asked for more since then."""
     world = two_workers()
     created(world)
     world.answers["far"] = []
@@ -141,7 +141,7 @@ def test_a_change_is_not_carried_out_again_over_later_ones() -> None:
 
 
 def test_a_change_is_not_carried_out_over_later_ones_by_who_leads_again() -> None:
-    """It was being validated when the leader froze; since then another one led."""
+    """The change was being validated when the leader froze. Another worker has led since."""
     world = two_workers()
     created(world)
     world.holds.append(lambda worker, e: isinstance(e, m.ValidateConfig) and worker.name == "a")
@@ -167,7 +167,7 @@ def test_a_change_is_not_carried_out_over_later_ones_by_who_leads_again() -> Non
 
 
 def test_what_a_former_leader_says_late_answers_nothing() -> None:
-    """By then this worker leads and does it itself."""
+    """By then this worker leads, and executes the call itself."""
     world = two_workers()
     created(world)
     world.holds.append(lambda _, e: isinstance(e, m.CallPeer))
@@ -255,7 +255,8 @@ def fencing_always_answered(told: m.Failure) -> tuple[HerderWorld, list[int]]:
 
 
 def fencing_asked_until_failed(told: m.Failure, limit_ms: int) -> tuple[int, bool]:
-    """How often it was asked for when it is always answered so, and whether the task failed."""
+    """Return how often fencing is asked for if it always gets this answer, and whether the task
+    failed."""
     world, asked = fencing_always_answered(told)
     world.holds.append(lambda _, e: isinstance(e, m.FenceProducers))  # of the leader's own task
     world.call("a", m.PutConnectorConfig("c", {**TWO_TASKS, "file": "another"}))

@@ -125,10 +125,10 @@ class Story:
                 self.world.end_task(name, spec.task, TaskEnded(outcome, "trouble"))
 
     def check_owners(self) -> None:
-        """One owner: no task runs on two workers, one of which has just seen the coordinator.
+        """No task runs on two workers of which one has just heard from the coordinator.
 
-        A worker that is frozen, or was and has not had a turn yet, is the zombie that fencing is
-        there for.
+        A worker that is frozen, or was frozen and has not had a turn yet, is the zombie for which
+        fencing exists.
         """
         self.world.run()
         owners: dict[TaskId, str] = {}
@@ -180,7 +180,8 @@ def test_every_call_is_answered_once_and_all_comes_to_rest(seed: int) -> None:
 
 
 def check_nothing_is_kept(story: Story) -> None:
-    """Of what is not configured. Connect's own policy can forget to revoke it."""
+    """Check that no worker runs work that is not configured. Connect's own policy can forget to
+    revoke it."""
     for name in story.workers.values():
         herder = story.world.workers[name].herder
         assert set(herder.view().connectors) <= set(herder.state.connector_names())
@@ -200,8 +201,11 @@ def check_offsets_may_be_changed(story: Story) -> None:
 
 
 def check_statuses(world: HerderWorld, state: ConfigState) -> None:
-    """What readers are told at rest: of all that is configured who has it and how it is, no more.
-    The same for a reader who is given what a compaction would leave."""
+    """Check the statuses at rest: each configured connector and task has its owner and state, and
+    there are no others.
+
+    A reader that gets what a compaction would leave must see the same.
+    """
     compacted = {key: (key, value) for key, value in world.statuses}
     for records in (world.statuses, list(compacted.values())):
         view = fold_statuses(StatusView(), (decode_status(*record) for record in records))

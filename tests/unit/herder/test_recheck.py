@@ -12,7 +12,7 @@ TWO_TASKS = {**SOURCE, "tasks.max": "2"}
 
 
 def recheck_answers(world: HerderWorld) -> list[str | None]:
-    """What tasks are told from now on."""
+    """Answer the tasks' rechecks in this way from now on."""
     told: list[str | None] = []
 
     def hear(_: Worker, effect: m.Effect) -> bool:

@@ -33,7 +33,7 @@ def answered(world: HerderWorld, worker: str, call: m.Call) -> m.Result:
 
 
 def first_look(world: HerderWorld, worker: str) -> dict[str, Any]:
-    """What a wait sees first."""
+    """Return what the first look of a wait sees."""
     answer = answered(world, worker, m.ShowConnector("c", ("outdated",), to_end=True))
     assert isinstance(answer, m.Success)
     found: Any = answer.value
@@ -60,7 +60,7 @@ def test_an_answer_waits_for_its_status(call: m.Call) -> None:
 
 @pytest.mark.parametrize("call", ALL, ids=lambda call: type(call).__name__)
 def test_an_answer_does_not_wait_for_ever(call: m.Call) -> None:
-    """What was asked for is done. That all is written then is no second answer."""
+    """The restart was made all the same. When all is written, there is no second answer."""
     world = running()
     hold(world, m.WriteStatus)
     call_id = world.call("a", call)
@@ -73,7 +73,7 @@ def test_an_answer_does_not_wait_for_ever(call: m.Call) -> None:
 
 @pytest.mark.parametrize("asked", ["a", "b"])
 def test_a_wait_on_any_worker_does_not_see_the_run_before(asked: str) -> None:
-    """Though the worker would read the new statuses late."""
+    """That holds though the worker would read the new statuses late."""
     world = running(two_workers)
     assert first_look(world, asked)["settled"]
     world.workers[asked].statuses_lag = True

@@ -47,7 +47,7 @@ C0 = TaskId("c", 0)
 
 
 def context() -> Context:
-    """Of a worker that may start work, and has read a connector with one task."""
+    """The context of a worker that may start work, and has read a connector with one task."""
     plugins = {"Source": Plugin(TaskKind.SOURCE)}
     ctx = Context(HerderSettings(worker_id="a", url="http://a/", plugins=plugins), 0)
     records: list[Record] = [
@@ -80,7 +80,7 @@ def test_a_read_that_a_given_up_round_asked_for_begins_no_other() -> None:
 
 
 def test_the_count_that_a_given_up_round_wrote_ends_no_later_one() -> None:
-    """Its record may stand before the commit that the later round is about."""
+    """The record of the task count may stand before the commit that the later round is about."""
     ctx = context()
     rounds = FencingRounds(ctx)
     rounds.join(1, "c")
@@ -96,8 +96,8 @@ def test_the_count_that_a_given_up_round_wrote_ends_no_later_one() -> None:
 
 
 def test_a_round_ends_with_the_leadership_it_was_begun_under() -> None:
-    """Else who asks in the next generation joins a round that may never end: its answer went with
-    the leadership, or it shut out producers that have been started since."""
+    """Otherwise a caller in the next generation would join a round that may never end. Its answer
+    went with the leadership, or it fenced producers that have started since."""
     world = HerderWorld()
     world.add("a", exactly_once=True)
     world.until_settled()

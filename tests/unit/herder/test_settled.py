@@ -64,7 +64,7 @@ def hold(world: HerderWorld, *kinds: type) -> None:
     ids=["put", "patch", "restart"],
 )
 def test_statuses_of_the_run_before_do_not_count(call: m.Call) -> None:
-    """Those that follow are slow to come; the ones that stand say RUNNING."""
+    """The new run's statuses are slow to come, and those in the topic say RUNNING."""
     world = running()
     assert shown(world)["settled"] and shown(world)["outdated"] == []
     hold(world, m.WriteStatus)

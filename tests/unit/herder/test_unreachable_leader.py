@@ -10,8 +10,8 @@ REFUSED = "http://a/ could not be reached: [Errno 111] Connection refused"
 
 
 def without_way_to_the_leader(world: HerderWorld) -> list[int]:
-    """From now on `b` cannot connect to `a`; returns the times at which it tries to, as they come.
-    The session timeout is 10 s."""
+    """Let `b` be unable to connect to `a` from now on. Return the times at which it tries, as they
+    come. The session timeout is 10 s."""
     tried: list[int] = []
 
     def refuse(worker: Worker, effect: m.Effect) -> bool:

@@ -30,7 +30,7 @@ def made(world: HerderWorld, connector: str) -> None:
 
 
 def owned_by_the_follower(world: HerderWorld) -> str:
-    """Of two connectors that come at once each worker is given one."""
+    """Create two connectors at once, of which each worker gets one."""
     world.secrets["password"] = "one"
     for name in ("c", "d"):
         world.call("a", CreateConnector(name, CONFIG))
@@ -85,7 +85,7 @@ def test_an_owner_that_did_not_hear_publishes_once() -> None:
 
 
 def test_a_new_owner_takes_the_values_of_now() -> None:
-    """It cannot know what the task configs in force were made of, and restarts nothing."""
+    """The new owner cannot know the values in the task configs in force, so it restarts nothing."""
     world = two_workers()
     name = owned_by_the_follower(world)
     world.secrets["password"] = "two"

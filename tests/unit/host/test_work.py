@@ -212,7 +212,7 @@ def test_what_is_known_at_once_comes_before_all_that_waits() -> None:
 
 
 def test_a_journal_has_a_command_before_the_herder_does() -> None:
-    """So the command at which a herder breaks is in the file."""
+    """In this way the command at which a herder breaks is in the file."""
     seen: list[object] = []
 
     class Breaks(Script):

@@ -20,7 +20,7 @@ CHARACTERS_MAX = 150
 
 
 def faults(text: str) -> list[str]:
-    """What is wrong with a changelog, below its first version heading."""
+    """Return what is wrong with a changelog, below its first version heading."""
     found = []
     kind = area = -1
     seen: set[str] = set()

@@ -66,7 +66,7 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 def module_name(path: Path) -> str:
-    """Of a module of the runtime."""
+    """Return the name of a module of the runtime."""
     return ".".join(path.relative_to(SOURCE_ROOTS["headgate_runtime"]).with_suffix("").parts)
 
 
@@ -128,7 +128,7 @@ def test_imports_run_one_way() -> None:
 
 
 def test_runtime_imports_adapters_lazily() -> None:
-    """So that a worker on one transport needs nothing of another installed."""
+    """A worker on one transport needs nothing of another installed."""
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {name} at its top"
         for package, path in modules()
@@ -171,7 +171,7 @@ def test_nothing_of_one_machine_is_written_down() -> None:
 
 
 def _imported_files() -> dict[str, set[str]]:
-    """Which modules each module imports, those inside functions and for types alone too."""
+    """Return the modules that each module imports, inside functions and for types alone, too."""
     names = {
         ".".join(path.relative_to(SOURCE_ROOTS[package]).with_suffix("").parts): path
         for package, path in modules()
@@ -234,5 +234,5 @@ def test_docstrings_name_their_subject() -> None:
 
 @pytest.mark.parametrize("package", SOURCE_ROOTS)
 def test_each_package_says_that_it_is_typed(package: str) -> None:
-    """Without the file, type checkers take all of a package for `Any`. Source: PEP 561."""
+    """Type checkers take all of a package without the file for `Any`. Source: PEP 561."""
     assert (SOURCE_ROOTS[package] / package / "py.typed").is_file()

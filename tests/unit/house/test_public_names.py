@@ -74,7 +74,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
 
 
 def test_the_types_of_public_names_are_known(tmp_path: Path) -> None:
-    """To type checkers the names come from imports that do not run: they must be the same names."""
+    """Type checkers take the names from imports that do not run. These must be the same names."""
     lines = [f"from {package} import {name}" for package, names in PUBLIC.items() for name in names]
     (tmp_path / "all.py").write_text("\n".join(lines) + "\n")
     done = subprocess.run(

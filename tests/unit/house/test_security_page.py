@@ -26,7 +26,7 @@ PASSWORD = "one of a few words"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the page keeps in /etc/headgate and /run/secrets."""
+    """A folder with the files that the page keeps in /etc/headgate and /run/secrets."""
     made = tmp_path_factory.mktemp("etc")
     pem = make_pem(made)
     (made / "brokers-ca.pem").write_text((pem / "ca.pem").read_text())

@@ -252,7 +252,7 @@ def test_a_worker_without_a_group_has_no_producer_of_its_own() -> None:
 
 
 def _threads() -> set[str]:
-    """Those that librdkafka starts are among them."""
+    """Return the threads of this process, those of librdkafka included."""
     return {path.name for path in Path("/proc/self/task").iterdir()}
 
 
