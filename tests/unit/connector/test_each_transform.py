@@ -27,8 +27,8 @@ def made(name: str, **config: str) -> Any:
 
 
 def value_of(name: str, value: Any, schema: s.Schema | None = None, **config: str) -> Any:
-    """Return the value that the transform makes of a value. With a schema, return the schema's
-    value and the value."""
+    """Return what the transform makes of a value: the value, or its schema and the value if a
+    schema is given."""
     record = SourceRecord({}, {}, "orders", value, "the key", timestamp_ms=NOON_MS)
     result = made(name, **config).apply_source(replace(record, value_schema=schema))
     assert (result.key, result.topic) == ("the key", "orders")

@@ -504,7 +504,7 @@ def test_a_file_that_grows_in_any_pieces_reads_as_the_whole(
 
 
 def _plain(record: SourceItem) -> SourceItem:
-    """Return the offset without what the file system shows of the file."""
+    """Return the record without what the file system shows of its file."""
     marks = {"stat": "", "heads": ""}
     return replace(record, source_offset={**record.source_offset, **marks})
 

@@ -35,7 +35,7 @@ def rows(tool: str) -> list[tuple[str, str]]:
 
 
 def ours() -> list[str]:
-    """Yield the commands that the tables give in place of another tool's."""
+    """Return the commands that the tables give in place of another tool's."""
     found = [*rows("kcctl"), *rows("kubectl")]
     return [each.replace(r"\|", "|") for _, cell in found for each in re.findall("`(.*?)`", cell)]
 

@@ -75,7 +75,7 @@ class Model:
         self._done.append((offset, name, (config, state)))
 
     def possible(self, name: str, since: int) -> set[Shown]:
-        """Return the states that a worker may show that has read everything before a config
+        """Return the states that may be shown to a client that was told everything before a config
         offset."""
         found: list[Shown] = [None]
         for offset, other, shown in self._done:

@@ -251,7 +251,7 @@ def runs(generation: int = 1) -> dict[str, Any]:
 
 
 def late(generation: int = 1) -> dict[str, Any]:
-    """Return what the leader's last round says of a worker that does not answer."""
+    """Return the row of a worker that does not answer, as the leader's last round describes it."""
     round_ = {"generation": generation, "counts": (1, 1), "leader": True}
     return {"worker_id": "b", "url": "", "view": None, "unknown": "late", "member": True, **round_}
 

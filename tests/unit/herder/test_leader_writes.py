@@ -416,7 +416,7 @@ COUNT = "tasks-fencing-c"
 
 
 def count_written(world: HerderWorld, config: dict[str, str]) -> str:
-    """Return which append writes the task count, after new task configs of that config."""
+    """Return the append that writes the task count after a connector's new config."""
     world.holds.append(lambda _, e: isinstance(e, m.StartTask))  # no task asks for anything
     world.trace.clear()
     world.call("a", m.PutConnectorConfig("c", config))

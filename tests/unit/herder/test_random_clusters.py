@@ -180,7 +180,7 @@ def test_every_call_is_answered_once_and_all_comes_to_rest(seed: int) -> None:
 
 
 def check_nothing_is_kept(story: Story) -> None:
-    """Check that no worker runs work that is not configured. Connect's own policy can forget to
+    """Check that no worker holds work that is not configured. Connect's own policy can forget to
     revoke it."""
     for name in story.workers.values():
         herder = story.world.workers[name].herder

@@ -30,7 +30,7 @@ def made(world: HerderWorld, connector: str) -> None:
 
 
 def owned_by_the_follower(world: HerderWorld) -> str:
-    """Create two connectors at once, of which each worker gets one."""
+    """Create two connectors at once, of which each worker gets one. Return that of `b`."""
     world.secrets["password"] = "one"
     for name in ("c", "d"):
         world.call("a", CreateConnector(name, CONFIG))

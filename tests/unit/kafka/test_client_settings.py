@@ -232,7 +232,8 @@ def test_trying_settings_is_heard_nowhere_and_leaves_nothing(
 
 @pytest.mark.parametrize("key", ["debug", "producer.debug"])
 def test_a_workers_own_clients_are_tried_and_not_its_connectors(key: str) -> None:
-    """What writers of internal topics have as they need it may be what it likes."""
+    """Writers of internal topics set some keys as they need them, so any value of such a key
+    passes."""
     login = {"sasl.jaas.config": None, "security.protocol": None}
     worker = {**WORKER, **login, "acks": "1", "enable.idempotence": "true", "retries": "0"}
     check_worker_clients(worker, in_group=True)
@@ -257,7 +258,8 @@ def _threads() -> set[str]:
 
 
 def _alone(role: Role, java: str, value: str) -> dict[str, str]:
-    """With what librdkafka checks one number against."""
+    """Return the settings of one key, with the other keys against which librdkafka checks its
+    number."""
     made = librdkafka({java: value}, role)
     made.pop("fetch.wait.max.ms" if made.get("socket.timeout.ms") == "10" else "", None)
     if made.get("socket.timeout.ms") == "10" and role == "consumer":

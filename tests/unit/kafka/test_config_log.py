@@ -64,7 +64,7 @@ def test_a_reader_that_could_not_begin_begins_when_it_is_asked_again(
 
 
 def test_a_closed_log_reads_nothing_any_more(made: tuple[KafkaConfigLog, Topics]) -> None:
-    """Though its ends come late."""
+    """That holds though the end offsets come late."""
     log, topics = made
     log.close()
     calls: list[Callable[[], object]] = [log.end, lambda: log.read(0)]

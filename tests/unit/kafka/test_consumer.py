@@ -150,7 +150,8 @@ def test_what_a_callback_pauses_is_not_given(made: Made) -> None:
 
 
 def test_what_was_kept_of_a_revoked_partition_is_not_given(made: Made) -> None:
-    """Its next owner reads it: it would be there twice, and offsets would go back."""
+    """The partition's next owner reads these records. They would be there twice, and offsets would
+    go back."""
     opened, client = made
     given(made, client.assigns(A, B))
     client.polls.append(Message(A, 5))
@@ -172,7 +173,8 @@ def test_what_was_sought_within_a_callback_is_not_given_as_well(made: Made) -> N
 
 
 def test_a_task_is_told_when_partitions_are_gone_for_good(made: Made) -> None:
-    """What is taken to be shared anew comes back at once: a task's own pauses outlast that."""
+    """A partition that is revoked only to be assigned anew comes back at once, and a task's own
+    pauses last beyond that."""
     opened, client = made
     given(made, client.assigns(A, B))
     heard: list[tuple[str, tuple[tuple[str, int], ...]]] = []
@@ -190,7 +192,8 @@ def test_a_task_is_told_when_partitions_are_gone_for_good(made: Made) -> None:
 def test_a_client_that_cannot_unsubscribe_is_closed(
     made: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After a fatal error it can do nothing else, and its threads and connections would stay."""
+    """After a fatal error the client can only be closed. Its threads and connections would
+    otherwise stay."""
     opened, client = made
     client.fatal = KafkaException(KafkaError(KafkaError._FATAL))
     opened.close()

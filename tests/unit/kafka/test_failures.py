@@ -54,7 +54,7 @@ def test_what_is_not_told_or_not_hidden_stays_as_it_is() -> None:
 
 
 class LateClient(Client):
-    """Its own thread answers late."""
+    """A client whose own thread answers late."""
 
     def commit_transaction(self, timeout_s: float) -> None:
         raise FENCED if timeout_s >= 1 else KafkaException(KafkaError(KafkaError._TIMED_OUT))

@@ -14,8 +14,8 @@ from headgate_kafka.group.link import _Manager
 def test_an_answer_behind_which_the_broker_closes_is_not_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """So brokers refuse a login. Without this the refusal is an ended connection now and then,
-    and a worker whose password was taken back tries for ever."""
+    """Brokers refuse a login in this way. Otherwise the refusal would sometimes look like a closed
+    connection, and a worker whose password was revoked would try for ever."""
     here, broker = socket.socketpair()
     here.setblocking(False)
     net: Any = None

@@ -35,7 +35,7 @@ class Stores:
         return self.authority.password
 
     def properties(self, trusted: str, key: str, **more: str) -> dict[str, str]:
-        """As Java wants them, of files of this folder."""
+        """Return Java's properties for files of this folder."""
         return {
             "security.protocol": "SSL",
             **self.store("truststore", trusted),
@@ -236,7 +236,7 @@ def test_a_key_that_is_encrypted_needs_its_password_and_asks_no_terminal(stores:
 
 
 def test_stores_mean_nothing_without_tls(stores: Stores) -> None:
-    """They may be the REST server's, or left over."""
+    """The stores may be the REST server's, or left over."""
     properties = stores.properties("none.jks", "none.jks") | {"security.protocol": "PLAINTEXT"}
     made = librdkafka(properties, "admin")
     assert made["security.protocol"] == "plaintext"

@@ -52,7 +52,8 @@ def keyed_log(topics: object, *, told: bool = False, end_ms: int = END_MS) -> Ka
 
 
 def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[str]]:
-    """It, and what it raised."""
+    """Make a call on a thread of its own. Return the thread and the list of errors that the call
+    raises."""
     raised: list[str] = []
 
     def run() -> None:
@@ -67,7 +68,8 @@ def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[str]]:
 
 
 def test_a_reader_that_could_not_begin_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no partitions: whoever asked for the end next would be told that nothing is there."""
+    """The reader has no partitions, so the next caller that asks for the end would be told that the
+    topic is empty."""
     starts: list[dict[int, int]] = []
 
     def start(_reader: TopicReader, positions: dict[int, int]) -> None:

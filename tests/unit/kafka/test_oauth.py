@@ -261,7 +261,7 @@ def test_properties_come_before_the_login_modules_options() -> None:
 
 
 def test_what_checks_the_endpoint_is_said_by_the_login_module(authority: Authority) -> None:
-    """As in Java: what the properties say is about brokers."""
+    """As in Java, the other properties are about brokers."""
     authority.make()
     trusted = f'ssl.truststore.location="{authority.ca_file}" ssl.truststore.type="PEM"'
     jaas = 'clientId="i" clientSecret="s"'

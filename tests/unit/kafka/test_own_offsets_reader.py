@@ -58,5 +58,5 @@ def test_what_is_known_of_the_workers_cluster_is_not_said_of_another(
 
 
 def test_on_the_workers_own_servers_it_stays_the_consumers() -> None:
-    """Its principal is the one that was given the right to read."""
+    """The consumer's principal is the one with the right to read."""
     assert read_with({"offsets.storage.topic": "own", **LOGIN}) == ("here:9092", None)

@@ -75,7 +75,8 @@ def tried() -> dict[str, set[Row]]:
 
 
 def written() -> dict[str, set[Row]]:
-    """But for Create, which `headgate_kafka.admin.doctor` asks for where a topic lacks."""
+    """Return the permissions in the tables, without Create. `headgate_kafka.admin.doctor` asks for
+    that if a topic is missing."""
     found: dict[str, set[Row]] = {}
     section = ""
     for line in TABLES.read_text().splitlines():

@@ -41,8 +41,10 @@ from headgate_kafka.records.producer import AGAIN_MAX
 
 
 class ShrunkClient(SlowClient):
-    """Of a topic that was made anew with one partition, which it hears of when it is asked, or
-    when the brokers have refused `unseen` records."""
+    """A client of a topic that was created anew with one partition.
+
+    It learns that when it is asked, or when the brokers have refused `unseen` records.
+    """
 
     def __init__(self, unseen: int = 0) -> None:
         super().__init__(0)
@@ -70,7 +72,7 @@ class ShrunkClient(SlowClient):
 
 
 class FickleClient(SlowClient):
-    """Of a topic whose partitions are others whenever a record is sent."""
+    """A client of a topic whose partitions change whenever a record is sent."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -178,7 +180,7 @@ def test_a_producer_is_connected_once_before_it_is_initialised(
 def test_a_producer_that_nobody_answered_is_connected_again_when_it_is_initialised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What it was refused for then may be mended."""
+    """The reason for which it was refused then may be gone."""
     client: Any = TakingClient()
     client.init_transactions = lambda _timeout_s: None
     found = client.list_topics

@@ -13,7 +13,7 @@ from headgate_kafka.admin.raw_admin import RawAdmin
 
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> RawAdmin:
-    """Of a process without a file descriptor left."""
+    """An admin client of a process that has no file descriptor left."""
 
     def refuse(**_settings: Any) -> None:
         raise OSError(errno.EMFILE, "Too many open files")

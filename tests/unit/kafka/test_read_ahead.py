@@ -147,7 +147,7 @@ def pulling() -> set[threading.Thread]:
 
 
 def pauses(seed: int) -> Callable[[], None]:
-    """For one thread: the time a record is on its way out of librdkafka."""
+    """Return a pause for one thread: the time that a record takes to leave librdkafka."""
     dice = random.Random(seed + 2 * SEEDS)
     return lambda: time.sleep(dice.choice((0, dice.random() / 2_000)))
 
@@ -228,7 +228,8 @@ def test_a_thread_that_fails_is_told_of_after_what_it_has_read(made: Make) -> No
 
 
 def test_no_position_is_told_while_there_is_something_to_take(made: Make) -> None:
-    """Who has found nothing asks for it, and something may have come just then."""
+    """A caller that has found no records asks for the position, and a record may have come just
+    then."""
     broker = Broker(frozenset({1, 2}))
     reader, told = made(broker)
     ahead: Any = reader._consumer

@@ -27,7 +27,8 @@ CONTACT = SimpleNamespace(principal="User:a b", servers="h:1,h:2")
 
 
 def asked(*wanted: Permission, refused: str | None = None) -> list[tuple[Verdict, str]]:
-    """Of a group that is not there, which whoever asks may describe, or would be refused."""
+    """Return the verdicts on a group that does not exist. The user may describe it, or `refused` is
+    the broker's answer."""
     absent = DescribedGroup("g", "Dead", "", "", (), "h:9092")
     unused: Any = None
     topics: Any = SimpleNamespace(contact=CONTACT)

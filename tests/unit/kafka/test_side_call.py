@@ -46,8 +46,8 @@ def test_what_it_raises_is_raised_at_its_end_and_the_next_is_made() -> None:
 
 
 def test_it_has_come_to_where_it_waits_although_others_compute() -> None:
-    """Who begins it computes on, and would keep the interpreter for milliseconds. (A busy machine
-    may take it from the call now and then.)"""
+    """The caller goes on computing, and would keep the interpreter for milliseconds. (A busy
+    machine may take it from the call now and then.)"""
     beside, go, waits = SideCall(), threading.Event(), list[int]()
     waiting = 0
 
@@ -66,7 +66,7 @@ def test_it_has_come_to_where_it_waits_although_others_compute() -> None:
 
 
 def test_what_is_no_exception_is_told_at_its_end_too() -> None:
-    """Else whoever waits would wait for ever."""
+    """Otherwise the caller would wait for ever."""
     beside = SideCall()
     end = beside.begin(let_a_bare_error_out)
     with pytest.raises(TransportError, match=r"transactional\.id"):
@@ -75,7 +75,8 @@ def test_what_is_no_exception_is_told_at_its_end_too() -> None:
 
 
 def test_what_failed_is_not_kept() -> None:
-    """Its traceback holds all that it has seen, such as a client with its threads."""
+    """The traceback of an error holds all that the call has seen, such as a client with its
+    threads."""
 
     class Client:
         pass

@@ -22,7 +22,7 @@ WORKER = {"bootstrap.servers": "kafka:9092"}
 def settings_of_all(
     worker: Properties, connector: Properties
 ) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Of each kind of client that a worker has, its own and its connectors'."""
+    """Yield the settings of each kind of client: the worker's own, and its connectors'."""
     yield "reader", worker_client_settings(worker, "consumer", client_id="c")
     yield "writer", worker_client_settings(worker, "producer", client_id="c")
     yield "producer", producer_settings(worker, connector, client_id="c", transactional_id="t")

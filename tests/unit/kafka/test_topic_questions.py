@@ -50,7 +50,7 @@ class AdminClient:
 
 
 class Topics:
-    """As one login sees `t`; None: it is not there."""
+    """The topic `t` as one login sees it. None: it does not exist."""
 
     def __init__(self, count: int | None, *, refused: bool = False, who: str = "admin") -> None:
         self.client = AdminClient()

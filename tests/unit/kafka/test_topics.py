@@ -84,7 +84,8 @@ def test_other_errors_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nobody_is_waited_for_to_lead_what_is_not_there(
     monkeypatch: pytest.MonkeyPatch, there: dict[str, Any] | KafkaException
 ) -> None:
-    """Or of which nobody can say, for the brokers are away."""
+    """The same holds if nobody can say whether the partition exists, because the brokers are
+    away."""
     asked = topics(monkeypatch, [KafkaError._NOENT])
     client: Any = asked.client
     client.there = there

@@ -34,7 +34,7 @@ READING_IDS = [f"{index}-{row['case']}" for index, row in enumerate(READING)]
 
 
 def tagged(value: Any) -> Any:
-    """With floats as the table has them."""
+    """Return the value with floats in the form of the table."""
     if isinstance(value, float):
         return {"$double": struct.pack(">d", value).hex()}
     if isinstance(value, dict):
@@ -89,7 +89,8 @@ def test_the_depth_of_the_callers_stack_does_not_matter() -> None:
 
 @pytest.mark.parametrize("fast", [None, orjson.loads])
 def test_what_nobody_looks_at_is_nested_too_deep(fast: Any) -> None:
-    """Whatever the limits of the parser at hand: orjson goes to 1024, Python to what is left."""
+    """That holds whatever the limit of the parser is: orjson's is 1024, Python's is the rest of its
+    stack."""
     value = b'{"properties":' + b"[" * 1010 + b"]" * 1010 + b',"properties":{}}'
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(20_000)

@@ -32,7 +32,7 @@ def test_who_asks_again_after_a_rest_finds_what_is_there_then() -> None:
 
 
 def test_an_offset_that_cannot_be_read_is_of_concern_only_to_who_asks_for_it() -> None:
-    """It is not the same as none: a source would be read from its beginning."""
+    """An unreadable offset is not a missing one: the source would be read from its beginning."""
     topic = OneTopic(log_records([(encode_key("src", {"f": "x"}), encode_value({"n": 1}))]))
     topic.records.append(LogRecord(1, encode_key("src", {"f": "y"}), b"[7]", place=(3, 12)))
     offsets = SourceOffsets(topic, "src")
@@ -47,8 +47,8 @@ def test_an_offset_that_cannot_be_read_is_of_concern_only_to_who_asks_for_it() -
 
 
 def test_a_tombstone_of_one_key_forgets_nothing_of_another() -> None:
-    """Whoever writes a partition anew under another key takes the old one away, and the tombstone
-    may be the last that is read."""
+    """A writer that writes a source partition under another key removes the old key, and this
+    tombstone may be read last."""
     topic = OneTopic(log_records([(encode_key("src", {"a": 1, "b": 2}), b'{"n":2}')]))
     topic.records.append(LogRecord(1, b'["src",{"b":2,"a":1}]', None, timestamp_ms=9))
     assert SourceOffsets(topic, "src").offset({"b": 2, "a": 1}) == {"n": 2}

@@ -104,7 +104,7 @@ def test_the_text_is_what_prometheus_client_makes_of_the_same() -> None:
 
 
 class Objects(Collector):
-    """What `headgate up` gives to prometheus-client, without its process."""
+    """The metrics that `headgate up` gives to prometheus-client, without those of its process."""
 
     def __init__(self, views: Sequence[WorkerView]) -> None:
         self._views = views

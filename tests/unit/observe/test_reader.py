@@ -138,7 +138,7 @@ def test_brokers_that_do_not_answer_are_told_once(
 def test_who_came_or_left_meanwhile_is_named(
     transport: EmbeddedTransport, groups: tuple[DescribedGroup, ...], passing: tuple[str, ...]
 ) -> None:
-    """So two clusters in one group are seen, each of which takes its turns alone."""
+    """In this way two clusters in one group are found, each of which is alone in its turns."""
     look = looked(transport, PATIENCE_S, *groups)
     assert look.passing == passing
     said = [each for each in describe(look)["findings"] if "compare its config.storage" in each]

@@ -96,7 +96,8 @@ def one_answer(raw: socket.socket) -> bytes:
 
 
 def length_of(answer: bytes) -> int:
-    """How long the whole answer is; more than there is while its head has not come."""
+    """Return the length of the whole answer, which is more than has come while its head is
+    incomplete."""
     top, end, _ = answer.partition(b"\r\n\r\n")
     if not end:
         return len(answer) + 1

@@ -150,8 +150,8 @@ class Scene:
             assert since == sorted(since)
 
     def settle(self) -> None:
-        """Until every client has what it waits for, or for a second: what a client has sent is
-        not there at once, and nor is its end."""
+        """Wait until every client has its answers, up to a second: what a client sends, and its
+        end, arrive a moment later."""
         for visitor in self.visitors:
             visitor.send(len(visitor.left))
         until = time.monotonic() + 1.0

@@ -160,7 +160,7 @@ def test_who_says_nothing_is_hung_up_on() -> None:
 )
 @pytest.mark.parametrize("dripping", [False, True])
 def test_half_a_request_is_told_and_hung_up_on(sent: bytes, dripping: bool) -> None:
-    """Also if a byte comes now and then: the whole request has that time."""
+    """That holds also if a byte comes now and then, since the time is for the whole request."""
     over = threading.Event()
 
     def drip(raw: socket.socket) -> None:
@@ -399,7 +399,7 @@ def test_a_body_for_which_there_is_no_room_is_refused() -> None:
 
 
 def test_a_thousand_of_the_smallest_chunks_do_not_hold_up_a_short_request() -> None:
-    """They cost more to read than to send."""
+    """Small chunks cost more to read than to send."""
     with limited() as made, ExitStack() as stack:
         lines = head("PUT /admin/loggers/x", "Transfer-Encoding: chunked")
         for _ in range(20):

@@ -20,7 +20,7 @@ class Waiting:
 
 
 def test_a_thread_that_comes_free_at_once_does_not_begin_the_call() -> None:
-    """Before the loop has its next turn."""
+    """The thread becomes free before the loop has its next turn."""
     plugins, made = Waiting(), list[str]()
     found: Any = plugins
 

@@ -283,7 +283,7 @@ def test_a_plugin_that_exits_does_not_end_the_server(
 
 
 def test_the_herder_has_the_last_word_on_why_it_is_late() -> None:
-    """It answers at the deadline; the server waits that bit longer."""
+    """The herder answers at the deadline, and the server waits a little longer."""
 
     def late(call: Call, incoming: IncomingCall) -> Result:
         time.sleep(incoming.deadline_ms_left / 1000 + 0.02)
@@ -317,7 +317,7 @@ def test_more_calls_than_can_be_kept_are_refused(new: RestService) -> None:
 
 
 def test_a_thousand_reads_cost_little_each() -> None:
-    """Without TCP_NODELAY each waits 40 ms for the client's acknowledgement."""
+    """Without TCP_NODELAY, each answer waits 40 ms for the client's acknowledgement."""
     with serving(ok) as made:
         connection = http.client.HTTPConnection("127.0.0.1", int(made.worker_id.split(":")[1]))
         times: list[float] = []

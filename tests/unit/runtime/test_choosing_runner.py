@@ -29,7 +29,7 @@ class Tools:
 
 
 def chosen(task: type[SinkTask], processes: Started | None, spec: Any) -> tuple[int, list[Any]]:
-    """How many others were started, and what was reported."""
+    """Return how many tasks went to the other runner, and the reports."""
     others, reports = Started(), list[Any]()
     tools: Any = Tools(task)
     runner = ChoosingRunner(

@@ -48,7 +48,8 @@ BASE = {
 
 
 def outcome(case: dict[str, Any]) -> tuple[str, Any]:
-    """What is expected of ours: ``gives`` and a config, or ``refused`` and a part of the text."""
+    """Return the expected outcome of ours: ``gives`` and a config, or ``refused`` and a part of the
+    text."""
     if case["about"] in OURS:
         return "refused", OURS[case["about"]]
     if case["about"] in LENIENT:

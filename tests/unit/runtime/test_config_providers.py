@@ -129,7 +129,7 @@ def test_why_a_file_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 
 def test_links_inside_allowed_paths_may_lead_elsewhere(tmp_path: Path) -> None:
-    """As mounted secrets do, in Java too."""
+    """Mounted secrets have such links. Java follows them, too."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "password").write_text("s3cr3t")
     (tmp_path / "mounted").mkdir()

@@ -140,7 +140,7 @@ class Exiting(SourceConnector):
 
 
 def test_a_connector_that_exits_is_heard_of(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On its thread that would end the thread, and nobody would be told."""
+    """Otherwise the exit would end its thread, and nobody would be told."""
     monkeypatch.setattr(connector_host, "find_connector", lambda _name: Exiting)
     Exiting.step = "start"
     failed = bench.start()
@@ -183,7 +183,8 @@ class Large(SourceConnector):
 def test_task_configs_that_no_memory_holds_are_a_failure(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One request for 100,000 tasks with 400 KB each made the worker take all memory there is."""
+    """Once a request for 100,000 tasks with 400 KB each made the worker take all memory of the
+    machine."""
     monkeypatch.setattr(connector_host, "find_connector", lambda _name: Large)
     bench.start()
     bench.host.generate(GenerateTaskConfigs(7, "c", 1, 10))

@@ -83,4 +83,4 @@ def test_what_there_is_no_thread_for_is_done_when_there_is_one(
 
 
 def void(_: object) -> None:
-    """For lambdas that wait."""
+    """Return None whatever it gets, for lambdas that wait."""

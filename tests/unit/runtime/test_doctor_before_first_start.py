@@ -87,7 +87,7 @@ def test_a_topic_that_is_there_is_told_apart() -> None:
 
 
 def test_one_that_cannot_be_made_is_told_once() -> None:
-    """Its permissions cannot be tried either, which three notes said besides."""
+    """The topic's permissions cannot be tried either, and three more notes once said so."""
     found = said_of(Doctor("configs", faults={"statuses": "it does not exist, and cannot be made"}))
     bad = [check.text for check in found if check.outcome is Outcome.BAD]
     assert bad == ["statuses: it does not exist, and cannot be made"]

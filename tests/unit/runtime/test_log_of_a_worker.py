@@ -35,7 +35,7 @@ TRACE = 'Traceback (most recent call last):\n  File "x.py", line 1\nOSError: the
 
 
 class Written:
-    """What goes to a log with a format of ours."""
+    """The output of a log with one of our formats."""
 
     def __init__(self, formatter: logging.Formatter) -> None:
         self._out = io.StringIO()

@@ -122,7 +122,7 @@ def test_what_is_no_python_is_told_with_its_place(place: Path, line: str, fault:
 
 
 def test_a_misspelt_class_is_told_with_the_one_that_is_meant(place: Path) -> None:
-    """Where the source shows that it is one."""
+    """The suggestion is a name that the source shows to be a class of the right kind."""
     write(place, "m.py", f"{PLAIN}\nclass Helper: pass\n")
     assert "Did you mean m:Src? If it is" in (objection("m:Srcs", Connector) or "")
     assert "Did you mean" not in (objection("m:Helpers", Connector) or "Did you mean")
@@ -181,7 +181,7 @@ def test_what_is_no_module_and_class_is_told(target: str) -> None:
 
 
 def test_in_a_process_of_its_own_nothing_is_imported(tmp_path: Path) -> None:
-    """Whatever other tests have imported here."""
+    """Other tests may have imported the module in this process."""
     write(tmp_path, "effects.py", "print('it ran')\nclass C: pass\n")
     script = (
         "import sys\n"
@@ -224,7 +224,8 @@ def test_modules_that_a_setting_names_need_no_look_and_others_are_refused(
 
 
 def test_a_task_runs_what_its_worker_has_found(tmp_path: Path) -> None:
-    """Its process knows no settings of plugins, and its config was looked at before."""
+    """The task's process knows no settings of plugins, and its worker has inspected the config
+    before."""
     write(tmp_path, "made.py", f"{PLAIN}\nMade = type('Made', (Src,), {{}})\n")
     script = (
         "from headgate_runtime.plugins.find import find_connector\n"
@@ -268,7 +269,7 @@ def test_packages_without_init_are_looked_into(
 def test_a_module_that_another_thread_imports_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two connectors of one module that begin together, one was FAILED at random."""
+    """Once one of two connectors of a module that started together was FAILED at random."""
     monkeypatch.syspath_prepend(tmp_path)
     # The import is held before the class is there.
     (tmp_path / "under_way.py").write_text(f"import held\nheld.up()\n{PLAIN}")

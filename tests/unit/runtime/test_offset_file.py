@@ -50,7 +50,7 @@ def test_there_and_back(offsets: dict[bytes, bytes | None]) -> None:
 
 
 def test_an_array_that_is_there_twice_is_a_reference() -> None:
-    """As when a connector's offsets share one object."""
+    """Java writes a reference when a connector's offsets share one object."""
     one = dumps({b"k": b"k"})
     shared = one[: one.rindex(b"u")] + b"q\x00\x7e\x00\x03" + b"x"
     assert loads(shared) == {b"k": b"k"}

@@ -36,7 +36,7 @@ def hang() -> Iterator[Hang]:
 
 
 def test_another_plugin_waits_for_none_that_hangs(hang: Hang) -> None:
-    """Even before those are overdue."""
+    """That holds even before the hanging calls are overdue."""
     threads, asked = PluginThreads("t", overdue_s=3_600), threading.Event()
     for _ in range(40):
         threads.submit("hangs", hang)
@@ -106,7 +106,7 @@ def test_what_hangs_cannot_use_up_all_threads(
 
 
 def test_a_thousand_that_end_are_all_done() -> None:
-    """As many as wait are taken: only those that hang are refused."""
+    """Any number of calls may wait: only those that hang are refused."""
     threads, done = PluginThreads("t"), threading.Semaphore(0)
     for _ in range(1_000):
         threads.submit("quick", done.release)
@@ -146,7 +146,7 @@ def test_what_there_is_no_thread_for_is_done_when_there_is_one(
 
 
 def test_calls_that_compute_do_not_become_ever_more() -> None:
-    """They take turns at the interpreter: after a while none of many is at its end."""
+    """The calls share the interpreter, so after a while none of many would be at its end."""
     threads, over = PluginThreads("t", overdue_s=0.1), threading.Event()
     begun = threading.Semaphore(0)
 

@@ -118,7 +118,8 @@ def test_a_source_that_is_ours_runs(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("topic", "count"), [("foo", 0), ("bar", 2), ("connect-test", 2)])
 def test_the_predicates_of_one_that_is_ours_decide(topic: str, count: int, tmp_path: Path) -> None:
-    """It drops the records of the topic foo; of all but bar it takes a field of the key."""
+    """The config drops the records of the topic foo. From all records except those of bar it takes
+    a field of the key."""
     config = {**stood_in("file_source_filter"), "file": str(tmp_path / "test.txt"), "topic": topic}
     (tmp_path / "test.txt").write_text("a\nb\n")
     run = run_source(config["connector.class"], config)

@@ -10,7 +10,7 @@ from headgate_runtime.command.worker import read_ends
 
 
 class Log:
-    """Its end is told after some failures."""
+    """A log that gives its end after some failures."""
 
     def __init__(self, *failures: TransportError) -> None:
         self._left = list(failures)

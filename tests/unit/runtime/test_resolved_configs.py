@@ -333,7 +333,7 @@ def test_the_doctor_knows_sinks_that_plan_batches(
 
 @pytest.fixture
 def logged() -> Iterator[Callable[[], str]]:
-    """What a log of its own has in it."""
+    """Yield a function that returns the lines logged in this test."""
     lines: list[str] = []
 
     class Lines(logging.Handler):

@@ -31,7 +31,7 @@ SECONDS = 30
 
 
 class Gate:
-    """Whoever passes waits while it is shut."""
+    """A gate at which callers wait while it is shut."""
 
     def __init__(self) -> None:
         self.open = threading.Event()

@@ -90,7 +90,8 @@ def test_task_configs_that_fail(rest: Rest) -> None:
 
 
 def assert_failed(rest: Rest, name: str, reason: str) -> None:
-    """In Java it is RUNNING, without tasks and without a reason (spooldir #219)."""
+    """Assert that the connector is FAILED. In Java it is RUNNING, without tasks and without a
+    reason (spooldir #219)."""
     wait_until(lambda: rest.status(name).status == 200)
     wait_until(lambda: rest.status(name).body["connector"]["state"] == "FAILED")
     assert rest.status(name).body["connector"]["trace"].startswith(f"{reason}\nTraceback")
@@ -117,7 +118,7 @@ def test_task_configs_that_are_none(rest: Rest, gives: str, seen: str) -> None:
 
 
 def test_statuses_have_the_version_of_a_class_that_is_no_plugin(rest: Rest) -> None:
-    """It was null: such a class is known once its connector has started."""
+    """Once the version was null: such a class is known only after its connector has started."""
     assert rest.create("v", frail("v")).status == 201
     wait_until(lambda: len(rest.status("v").body["tasks"]) == 2)
     body = rest.status("v").body
@@ -126,7 +127,8 @@ def test_statuses_have_the_version_of_a_class_that_is_no_plugin(rest: Rest) -> N
 
 @pytest.mark.parametrize("name", [".", ".."])
 def test_a_name_that_no_url_can_have_is_refused(rest: Rest, name: str) -> None:
-    """It was made, and could not be deleted: clients take it out of the path."""
+    """Once such a connector was created, and could not be deleted: clients remove its name from the
+    path."""
     refused = rest.create(name, frail(name))
     assert refused.status == 400
     assert 'a connector cannot be named "." or ".."' in refused.body["message"]

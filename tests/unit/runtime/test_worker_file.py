@@ -82,7 +82,8 @@ def test_what_is_misspelt_is_told_apart_from_what_is_not_used() -> None:
 
 
 def test_what_is_only_understood_in_connectors_is_not_suggested() -> None:
-    """Of the worker's group; it would be named as what was meant instead of itself."""
+    """The key belongs to the worker's own group client. It would be suggested in place of
+    itself."""
     assert check("group.instance.id=x\ngroup.instance.ids=x\n").warnings == (
         "w.properties: these keys are not used here: group.instance.id, group.instance.ids",
     )

@@ -40,7 +40,7 @@ def other(tmp_path: Path) -> Iterator[EmbeddedTransport]:
 
 @pytest.fixture
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
-    """One that has seen all there is; its herder is not served, but what it is told is kept."""
+    """A worker that has read everything. Its herder is not served, but its commands are kept."""
     config = WorkerConfig(
         "w", "w", transport_settings(tmp_path), {"headgate.task.runner": "thread"}
     )

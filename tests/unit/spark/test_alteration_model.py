@@ -62,7 +62,7 @@ def test_a_weaker_sink_loses_or_doubles(weaker: type[Manifest]) -> None:
 
 
 def _in_place(files: Files, offsets: Offsets) -> None:
-    """Without a record: entries and files go, and the group is told afterwards."""
+    """Alter without a record of the change: remove entries and files, and then alter the group."""
     for partition, offset in sorted(offsets.items()):
         for entry in reversed(look(files).entries(partition)):
             if entry.start >= (offset or 0):
@@ -73,7 +73,7 @@ def _in_place(files: Files, offsets: Offsets) -> None:
 
 
 def _not_finished(_files: Files, _offsets: Offsets) -> None:
-    """Only the group is altered."""
+    """Alter only the group."""
 
 
 @pytest.mark.parametrize("weaker", [_in_place, _not_finished])

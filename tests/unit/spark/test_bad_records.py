@@ -28,7 +28,7 @@ class Log:
 
 
 class Context:
-    """Of a task, with a reporter whose log cannot be reached where `away` says so."""
+    """The context of a task, with a reporter whose log cannot be reached when `away` says so."""
 
     def __init__(self, *away: str) -> None:
         self.log = Log()

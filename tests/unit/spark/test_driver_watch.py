@@ -70,7 +70,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 
 class Service:
-    """One of a worker, looked after as `headgate worker` does it."""
+    """The Spark service of a worker, run as `headgate worker` runs it."""
 
     def __init__(self, folder: Path) -> None:
         self.said: list[str] = []
@@ -105,7 +105,7 @@ class Service:
         return next(line for line in self.said if text in line)
 
     def why(self) -> str:
-        """What a task says of a call that ended with the driver."""
+        """Return what a task says of a call that ended with the driver."""
         settings = {f"spark.{key}": each for key, each in self.service.worker_settings().items()}
         assert OUTAGE in settings
         return Sessions.of_task("sc://nowhere", settings).why(RuntimeError("Socket closed"))
@@ -227,7 +227,7 @@ class Driver:
 
 
 class Slow(Driver):
-    """One whose end takes until it is let go."""
+    """A driver whose end takes until the test lets it go."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -315,7 +315,7 @@ time.sleep(600)
 def test_a_driver_is_ended_whose_guard_stands_still_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by a signal to their process group."""
+    """A signal to their process group freezes both."""
     monkeypatch.setattr(guard, "STOP_TIMEOUT_S", 0.5)
     log = tmp_path / "log"
     with log.open("wb") as file:

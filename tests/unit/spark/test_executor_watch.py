@@ -16,7 +16,7 @@ PATIENCE_S = 10.0
 
 
 class Pages:
-    """Those of a Spark, as far as they are asked for."""
+    """The pages of a Spark that the watch reads."""
 
     def __init__(self) -> None:
         self.executors = 0
@@ -72,7 +72,7 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def stays(watch: ExecutorWatch) -> bool:
-    """Whether it notices nothing for several times as long as it takes to notice."""
+    """Return whether the watch notices nothing for several times as long as it needs to notice."""
     end = time.monotonic() + 1.0
     while time.monotonic() < end:
         if watch.lost:

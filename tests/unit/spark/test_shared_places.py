@@ -34,7 +34,7 @@ OTHER = {"master": "local[2]", "settings": {"spark.a": "2"}}
 
 @dataclass
 class Keeper:
-    """As `headgate_runtime.spark.keeper.Keeper`, step by step."""
+    """A step-by-step model of `headgate_runtime.spark.keeper.Keeper`."""
 
     place: Place
     lock: int
@@ -79,7 +79,7 @@ class World:
         self.places.leave(worker)
 
     def kill(self, worker: Joined) -> None:
-        """Its file stays, without the lock."""
+        """Kill the keeper. Its file stays, without the lock."""
         self.workers.remove(worker)
         assert worker.user.descriptor is not None
         os.close(worker.user.descriptor)
@@ -121,7 +121,7 @@ class World:
             assert here[0].place.state().kind != CLOSED, "closed below a worker"
 
     def settle(self) -> None:
-        """Who lives has a Spark; when all have left, nothing is left."""
+        """Assert that each live worker has a Spark, and that nothing is left when all have left."""
         for worker in list(self.workers):
             self.look(worker)
         for worker in self.workers:

@@ -134,7 +134,7 @@ def test_spark_outlives_the_worker_that_started_it(
 def test_a_worker_that_is_started_again_begins_no_second_spark(
     make: Make, keepers: Threads, tmp_path: Path
 ) -> None:
-    """What makes it ready at once: no JVM begins, and no keeper."""
+    """The worker is ready at once, because neither a JVM nor a keeper starts."""
     (tmp_path / "go").touch()
     first, said = make(idle_s=60.0)
 
@@ -192,7 +192,8 @@ def test_a_keeper_that_ended_is_started_again_at_the_same_address(
 def test_a_spark_that_was_up_and_does_not_start_is_tried_again(
     make: Make, keepers: Threads, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Its keeper was killed, and the port is not free yet, say. No worker ends by that."""
+    """For example, its keeper was killed and the port is not free yet. No worker ends because of
+    that."""
     monkeypatch.setattr("headgate_runtime.tasks.process_restarts.LONGEST_PAUSE_S", 0.0)
     (tmp_path / "go").touch()
     spark, said = make()

@@ -87,7 +87,7 @@ class Folder:
         return Entry(*place, start, start + 10, ((path, final),), 10, era=era)
 
     def write(self, end: int, place: tuple[str, int] = PLACE) -> None:
-        """As a new process of the sink does: all records up to `end`."""
+        """Write all records up to `end`, as a new process of the sink does."""
         manifest = self.manifest()
         start = manifest.resume([place])[place]
         while start < end:
@@ -95,7 +95,7 @@ class Folder:
             start += 10
 
     def records(self, place: tuple[str, int] = PLACE) -> list[int]:
-        """What readers of the folder find, sorted."""
+        """Return the records that readers of the folder find, sorted."""
         files = self.path.glob(f"{place[0]}-{place[1]}-*.json")
         return sorted(int(line) for file in files for line in file.read_text().splitlines())
 
@@ -214,7 +214,7 @@ def _frozen_before(folder: Folder, alter_now: Callable[[], None], operation: str
 def test_a_batch_that_began_before_is_not_committed_after(
     folder: Folder, when: Callable[[Folder, Callable[[], None]], bool], to: int
 ) -> None:
-    """It would stand behind a hole: the records in between would be lost."""
+    """The batch would stand after a hole: the records in between would be lost."""
     assert not when(folder, lambda: alter(LocalFiles(folder.path), {PLACE: to}))
     assert folder.records() == list(range(to))
     assert folder.files.list(STAGING) == []
@@ -226,7 +226,8 @@ def test_a_batch_that_began_before_is_not_committed_after(
 def test_nor_where_the_change_was_of_another_partition(
     folder: Folder, when: Callable[[Folder, Callable[[], None]], bool]
 ) -> None:
-    """Its entry would have the name of an older era than one of the same start: both would hold."""
+    """The batch's entry would have the name of an older era than one with the same start, and both
+    would count."""
 
     def altered_and_resumed() -> None:
         alter(LocalFiles(folder.path), {OTHER: 5})
@@ -254,7 +255,7 @@ def test_a_name_that_is_taken_back_meanwhile_is_not_called_foreign(folder: Folde
 def test_files_are_durably_gone_before_their_entry_goes(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a machine that stops could bring back a file that nobody knows of."""
+    """Otherwise a machine that stops could bring back a file that no entry names."""
     done: list[str] = []
     for name in ("remove", "sync"):
         operation = getattr(folder.files, name)
@@ -325,7 +326,7 @@ def test_a_change_that_comes_while_drafts_go_has_drafts_of_its_own(folder: Folde
 
 
 def test_drafts_of_this_era_stay(folder: Folder) -> None:
-    """Their writers have seen all changes."""
+    """The writers of these drafts have seen all changes."""
     alter(folder.files, {PLACE: 10})
     draft = folder.files.draft(draft_prefix(1), b"")
     finish(folder.files)
@@ -333,7 +334,7 @@ def test_drafts_of_this_era_stay(folder: Folder) -> None:
 
 
 def test_a_late_word_to_the_group_hides_no_batch_that_is_not_published(folder: Folder) -> None:
-    """What the group has reached counted as published."""
+    """Once every batch before the group's offset counted as published."""
     alter(folder.files, {PLACE: 20})
     entry = folder.staged(20, era=1)
     folder.files.create(entry.path, entry.to_json())  # then its writer was killed

@@ -117,7 +117,7 @@ print([name for name in late if name.startswith(("concurrent", "headgate", "pyar
 
 
 def test_a_task_finds_the_version_and_what_it_imports_loaded(tmp_path: Path) -> None:
-    """Else each task of each batch would import it, and have the version looked up on PySpark's
+    """Otherwise each task of each batch would import it, and look the version up in PySpark's
     archive: 90 ms of CPU."""
     table = pa.table({"n": range(1000)})
     columns = struct_schema(table.schema)

@@ -55,7 +55,8 @@ def test_a_commit_publishes_files_and_moves_the_group(tmp_path: Path) -> None:
 
 
 def test_of_two_processes_one_gives_a_column_its_type(tmp_path: Path) -> None:
-    """They may be at different partitions, so the chain of entries alone would not tell them."""
+    """The processes may write different partitions, so the chain of entries alone would not tell
+    them of each other."""
     (first, _, _), (second, _, _) = made(tmp_path), made(tmp_path)
     assert first.pin({"a": "integer", "b": "null"}) == {}
     assert second.pin({"a": "long", "b": "string"}) == {}, "both are int64"
@@ -162,8 +163,8 @@ def test_a_file_of_another_that_stands_where_a_batch_is_published_is_told(tmp_pa
 def test_the_group_moves_only_when_the_published_names_are_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where another process has renamed the files: it may have been killed before it synced,
-    and what lies before the group's offset is not looked at again."""
+    """That holds also if another process has renamed the files. It may have been killed before it
+    synced, and files before the group's offset are not checked again."""
     manifest, files, log = made(tmp_path)
     entry = staged(tmp_path, 0, 10)
     files.create(entry.path, entry.to_json())

@@ -49,7 +49,7 @@ def test_errors_are_told_apart() -> None:
 
 
 def test_a_connection_that_broke_is_told_in_a_line() -> None:
-    """As gRPC says it, which begins with the name of a class."""
+    """The text is gRPC's, which begins with the name of a class."""
     assert first_line(RuntimeError(BROKEN)) == "RuntimeError: UNAVAILABLE: Socket closed"
     assert session_is_over(RuntimeError(BROKEN))
 
@@ -89,7 +89,8 @@ class Files:
         return [SourceRecord({}, {}, "t", seen.path)]
 
     def poll(self) -> list[str]:
-        """What it gives, or what it raises. Files are listed when there are none left."""
+        """Return what a poll gives, or what it raises. Files are listed when there are none
+        left."""
         self.run.task._readers[0]._listed_at = float("-inf")  # type: ignore[attr-defined]
         try:
             return [item.value for item in self.run.poll() or [] if isinstance(item, SourceRecord)]

@@ -87,7 +87,8 @@ def run(script: str, *arguments: str, **variables: str) -> str:
 
 
 def test_nobody_loads_pyspark_before_spark_is_up(tmp_path: Path) -> None:
-    """Neither what starts Spark, nor a worker, nor its first task while it waits."""
+    """That holds for the code that starts Spark, for a worker, and for its first task while it
+    waits."""
     run(BEFORE_SPARK, str(tmp_path))
 
 

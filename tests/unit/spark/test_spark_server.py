@@ -27,7 +27,7 @@ def test_settings_that_exactly_once_depends_on_cannot_be_overridden(tmp_path: Pa
 
 
 def test_a_cluster_has_the_parallelism_that_its_user_says(tmp_path: Path) -> None:
-    """How many of its cores compute, Headgate cannot know."""
+    """Headgate cannot know how many of the cluster's cores compute."""
     parallelism = {"spark.default.parallelism": "64"}
     command = SparkServer("spark://h:7077", 5, tmp_path, parallelism)._command()
     assert [each for each in command if "spark.default.parallelism" in each] == [
@@ -53,7 +53,8 @@ def test_forced_settings(key: str, value: str) -> None:
 def test_java_reads_names_as_utf8_whatever_the_users_locale_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a locale that the machine lacks it finds no file whose name is beyond ASCII."""
+    """Under a locale that the machine lacks, Java finds no file whose name has non-ASCII
+    letters."""
     monkeypatch.setenv("LC_ALL", "xx_XX.UTF-8")
     environment = SparkServer("local[2]", 2, tmp_path)._environment(None)
     command = ["java", "-XshowSettings:properties", "-version"]
@@ -146,7 +147,8 @@ MAIN = 'Exception in thread "main" java.lang.X: one\n\tat a.b\nCaused by: java.l
     ids=["no master", "an error", "main", "a warning", "nothing"],
 )
 def test_why_spark_ended_is_one_line(tmp_path: Path, log: str, reason: str) -> None:
-    """Where its log says it; else the end of that is shown."""
+    """The line is the reason in Spark's log, if there is one. Otherwise the end of the log is
+    shown."""
     server = SparkServer("local[2]", 2, tmp_path)
     server.log_file.parent.mkdir(parents=True, exist_ok=True)
     server.log_file.write_text(log)

@@ -24,7 +24,7 @@ PLACE = ("t", 0)
 
 
 class Log:
-    """One topic-partition, of which retention has taken what is before `first`."""
+    """A log of one topic-partition, of which retention has deleted everything before `first`."""
 
     def __init__(self, end: int, first: int = 0) -> None:
         self.first, self.end = first, end
@@ -111,7 +111,7 @@ def test_a_worker_whose_converter_it_does_not_read_as_fails_it(
 
 
 def test_a_topic_that_has_lost_its_beginning_is_read_from_what_is_left(tmp_path: Path) -> None:
-    """Not by batches without records up to there, and each entry begins where the last one ends."""
+    """No empty batches lead up to there, and each entry begins where the last one ends."""
     sink = task(Log(end=1_010, first=1_000), tmp_path, **{"batch.records.max": "6"})
     assert [sink.run_batch() for _ in range(3)] == [6, 4, 0]
     assert entries(tmp_path) == [(0, 1_006, 6), (1_006, 1_010, 4)]
@@ -280,7 +280,7 @@ def test_a_folder_that_is_gone_is_written_anew_or_accepted(
 def test_files_that_are_gone_from_a_folder_that_is_there_are_found(
     tmp_path: Path, choice: str, restart: bool
 ) -> None:
-    """As by ``rm out/*.parquet``, which leaves the manifest alone."""
+    """For example, ``rm out/*.parquet`` leaves the manifest."""
     log, target = Log(3), tmp_path / "out"
     settings = {"on.missing.output": choice}
     running = task(log, target, **settings)
@@ -404,7 +404,7 @@ def test_a_batch_without_any_row_has_no_file_to_miss(tmp_path: Path) -> None:
 
 
 class Planned(SparkFileSinkTask):
-    """One whose job runs in this process, while others do something."""
+    """A task whose job runs in this process, while other processes act."""
 
     others: Callable[[], object]
     fails = False

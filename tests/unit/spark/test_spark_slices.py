@@ -127,7 +127,8 @@ ALONE: list[tuple[list[bytes | None], str, str]] = [
 def test_a_null_in_the_only_column_of_a_csv_file_costs_itself_alone(
     tmp_path: Path, values: list[bytes | None], column: str, text: str, by_columns: bool
 ) -> None:
-    """It is an empty line, which readers pass over; of texts it came back as an empty one."""
+    """Such a row is an empty line, over which readers pass. In a column of texts it came back as an
+    empty text."""
     given = records(*values)
     log = ColumnsLog(given) if by_columns else MemoryLog(given)
     result = run_on(log, tmp_path, "csv", tolerate=True, tells_bad=True)
@@ -168,7 +169,7 @@ def test_numbers_that_are_none_are_texts_in_csv_files(tmp_path: Path) -> None:
 
 
 def test_numbers_that_are_none_are_texts_among_texts(tmp_path: Path) -> None:
-    """Of a column whose values are of two types in its first batch. A NaN became ``null``."""
+    """The column's values have two types in its first batch. Once a NaN became ``null``."""
     convert = TypedConverter().from_connect
     data = [
         convert("t", {"x": value}, s.struct({"x": schema}))
@@ -253,7 +254,7 @@ def test_metadata_columns_never_hide_a_field(tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_no_text_follows_the_tolerance_where_it_is_written(tmp_path: Path) -> None:
-    """It was written with escapes, as if it were another key."""
+    """Once such a key was written with escapes, as if it were another key."""
     one, other = records(b"v", b"w")
     given = [replace(one, key=b"k"), replace(other, key=b"\xff")]
     refused = run(tmp_path, given, metadata=("key",))
@@ -305,7 +306,8 @@ def test_each_attempt_writes_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_envelope_of_json_converter_is_opened(tmp_path: Path) -> None:
-    """As the sinks without Spark read it (DBZ-548, jdbc 280): a decimal is no base64."""
+    """The sinks without Spark read it in the same way (DBZ-548, jdbc 280): a decimal is no
+    base64."""
     fields = (
         b'{"field": "a", "type": "int32", "optional": true, "default": 7},'
         b'{"field": "d", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal",'
@@ -485,7 +487,7 @@ def test_what_is_an_object(data: bytes, expected: object) -> None:
 def test_an_object_with_a_member_twice_costs_itself_alone(
     tmp_path: Path, text: str, kind: str
 ) -> None:
-    """One of the two was dropped without a word."""
+    """Once one of the two members was dropped silently."""
     given = records(b'{"a":0}', text.encode(), b'{"a":"\\"a\\":1 : \\"a\\" : 2"}')
     result = run(tmp_path, given, kind, tolerate=True)
     assert (result.records, result.skipped) == (2, 1)
@@ -507,7 +509,8 @@ def test_fields_of_a_struct_that_differ_in_case_only_cost_their_record(tmp_path:
 
 
 def test_an_executor_without_the_folder_of_the_task_is_refused(tmp_path: Path) -> None:
-    """As on another machine, where nothing is mounted. It must not make one of its own."""
+    """The executor may be on another machine, where nothing is mounted. It must not create a folder
+    of its own."""
     folder = tmp_path / "out"
     words = rf"path {folder}: there is no such folder\. The executor on {socket.gethostname()} has"
     with pytest.raises(OtherFolderError, match=words):
@@ -529,8 +532,8 @@ def test_a_file_that_was_staged_in_another_folder_is_not_committed(tmp_path: Pat
 def test_a_log_that_ends_before_the_range_is_not_the_one_that_was_planned_on(
     tmp_path: Path, end: int
 ) -> None:
-    """Such as one made anew where the data folder was removed: what it has not would be committed
-    as records that are not there."""
+    """For example, the log was created anew after its data folder was removed. The records that it
+    lacks would be committed."""
     task = SliceTask("t", 0, 0, 1000, str(tmp_path), 0, 0, "json", (), {}, False, False)
     with pytest.raises(OtherLogError, match=f"t-0 ends at offset {end} here"):
         run_slice(MemoryLog(records(b"1"), end), task)  # type: ignore[arg-type]

@@ -7,7 +7,8 @@ from headgate_embedded import producer as embedded_producer
 
 @pytest.fixture(autouse=True)
 def any_membership(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These bodies have no worker; whose producers may be initialised is tested with the log."""
+    """Accept producers of any membership, since these bodies have no worker. The tests of the log
+    check memberships."""
     plain = embedded_producer.EmbeddedProducer.__init__
 
     def init(self: Any, *args: Any, **named: Any) -> None:

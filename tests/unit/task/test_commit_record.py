@@ -32,7 +32,7 @@ def place(offset: int) -> RecordMetadata:
 
 
 class Telling(SourceTask):
-    """One batch, then nothing. Each test makes a class of its own."""
+    """A source of one batch. Each test makes a class of its own."""
 
     batch: tuple[SourceRecord, ...] = tuple(record(n) for n in range(4))
     told: ClassVar[list[object]]
@@ -76,7 +76,7 @@ class Picky:
 def test_records_that_are_in_the_log_and_records_that_will_not_be(
     tmp_path: Path, once: bool
 ) -> None:
-    """As `poll` gave them, whatever transforms made of them."""
+    """The records are those that `poll` gave, whatever transforms made of them."""
 
     class Hearing(Telling):
         pass
@@ -188,7 +188,8 @@ def test_what_the_log_refused_is_told_as_lost() -> None:
 def test_a_refused_record_is_told_as_lost_only_if_that_is_tolerated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tolerance: str
 ) -> None:
-    """Else the task fails and reads it again: its source must not be told that it is settled."""
+    """Otherwise the task fails and reads the record again, so its source must not be told that it
+    is settled."""
 
     class Hearing(Telling):
         pass

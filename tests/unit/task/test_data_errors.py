@@ -8,7 +8,7 @@ from headgate_runtime.tasks.data_errors import data_error_text
 
 
 def test_a_registry_that_is_down_costs_no_record() -> None:
-    """Else `errors.tolerance` = all would pass over each record while the registry is away."""
+    """Otherwise `errors.tolerance` = all would skip each record while the registry is away."""
     with pytest.raises(RegistryUnreachableError):
         data_error_text(RegistryUnreachableError("down"))
 

@@ -201,7 +201,7 @@ def test_the_error_that_ends_a_task_is_told_before_its_end(tmp_path: Path, kind:
 
 
 class Late(Sink):
-    """Its first commit must be tried again."""
+    """A sink whose first commit must be tried again."""
 
     commits = 0
 

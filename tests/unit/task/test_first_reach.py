@@ -33,7 +33,7 @@ def lifeline(folder: Path, kind: TaskKind, config: dict[str, str], **more: Any) 
 
 
 def waited(line: MemoryLifeline, at: int | None = None, then: Any = None) -> int:
-    """How often it has waited until brokers were there, or need not be."""
+    """Return how often the task waited until brokers were there, or were no longer needed."""
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:

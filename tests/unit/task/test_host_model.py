@@ -58,7 +58,7 @@ class Thread:
 
 
 class World(LaunchedModel):
-    """One host: a launched thing, the process in it with its threads, a connection, the machine."""
+    """One host: a launch, its process with the threads, a connection, and the machine."""
 
     def __init__(self, seed: int, machine: type[HostMachine]) -> None:
         made = machine(0, LIMIT_MS, 8 * LIMIT_MS, ROOM, IDLE_MS)
@@ -191,7 +191,8 @@ def faults(world: World) -> Counter[str]:
 
 
 def test_the_tasks_of_a_host_that_no_try_can_bring_up_have_failed() -> None:
-    """As lost tasks they would be started for ever: executors have another version of Headgate."""
+    """As lost tasks they would be started for ever. For example, the executors have another version
+    of Headgate."""
     machine = HostMachine(0, LIMIT_MS, 8 * LIMIT_MS, ROOM, IDLE_MS)
     for run in ("a", "b"):
         assert machine.handle(0, TaskPlaced(run, 1)) == []

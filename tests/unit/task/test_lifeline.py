@@ -117,7 +117,7 @@ class Bench:
 
 @pytest.fixture(autouse=True)
 def closing_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the tests play here does not end by being killed."""
+    """Shorten the closing: the stand-ins of these tests do not end when they are killed."""
     monkeypatch.setattr(runners_module, "CLOSE_LIMIT_MS", 50)
 
 
@@ -251,7 +251,8 @@ def test_a_worker_of_an_older_version_is_sent_no_log() -> None:
 
 @pytest.mark.parametrize("takes", [True, False])
 def test_only_a_worker_that_takes_long_calls_is_told_of_them(takes: bool) -> None:
-    """One of an older version would hang up, as when files are replaced while it runs."""
+    """A worker of an older version would disconnect, for example when files are replaced while it
+    runs."""
     lifeline, worker = greeted_by_hand(encode(Welcome(SPEC, 30_000, calls=takes)))
     with worker:
         lifeline.report(LongCall("poll", 30_000))
@@ -449,7 +450,7 @@ def test_a_pid_that_came_again_is_another_process() -> None:
 def test_a_caller_that_cannot_be_accepted_does_not_end_the_listening(
     monkeypatch: pytest.MonkeyPatch, killed_pids: list[int]
 ) -> None:
-    """Else one moment without free descriptors would keep all later tasks from coming up."""
+    """Otherwise one moment without free descriptors would keep all later tasks from starting."""
 
     class Flaky:
         def __init__(self, listener: socket.socket) -> None:

@@ -21,7 +21,7 @@ from headgate.task.messages import (
 
 
 class World(LaunchedModel):
-    """One run: a launched thing, the body in it, a connection, and the runner's machine."""
+    """One run: a launch, its body, a connection, and the runner's machine."""
 
     def __init__(self, seed: int, machine: type[life.RunMachine]) -> None:
         made = machine(0, LIMIT_MS, 8 * LIMIT_MS, 2 * LIMIT_MS)

@@ -34,7 +34,7 @@ def through(folder: Path, lines: Path, chain: Sequence[Transform] = ()) -> None:
 
 
 class Rows:
-    """How many rows a sink is given as batches, and how many one by one."""
+    """Counts of the rows that a sink gets in batches, and of those that it gets one by one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.in_batches = self.alone = 0

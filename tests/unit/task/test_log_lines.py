@@ -89,7 +89,7 @@ def test_levels_that_operators_set(log: pytest.LogCaptureFixture) -> None:
 
 @contextlib.contextmanager
 def bare_root() -> Iterator[logging.Logger]:
-    """As in a process where nobody has set up logging."""
+    """A root logger as in a process in which nobody has configured logging."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers.clear()

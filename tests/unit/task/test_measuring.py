@@ -80,7 +80,7 @@ def bytes_in_log(folder: Path) -> int:
 
 @pytest.mark.parametrize("exactly_once", [True, False])
 def test_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exactly_once: bool) -> None:
-    """Without exactly-once a commit is one of its source offsets."""
+    """Without exactly-once, a commit is one of the source's offsets."""
     if exactly_once:
         slow(monkeypatch, EmbeddedProducer, "commit")
     else:
@@ -296,7 +296,7 @@ def test_a_log_that_keeps_batches_does_so_behind_the_meter() -> None:
 
 
 def test_bodies_and_workers_of_other_versions() -> None:
-    """What is not there is not known; what is not known is left out."""
+    """A missing measurement counts as unknown, and an unknown one is left out."""
     progress = TaskProgress(5, 0, False, measured=Measured(1, 2, 3, 4))
     text = wire.dumps(progress)
     assert wire.loads(TaskReport, text) == progress
@@ -338,7 +338,7 @@ class Gate(Sink):
 def test_the_lag_of_a_sink_whose_consumer_knows_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of brokers does. Else it is none of what a task tells."""
+    """A consumer on brokers knows the ends. On other logs a task reports no lag."""
     places: dict[str, Any] = {"known_ends": {("t", 0): 7}, "known_positions": {}}
     for name, found in places.items():
         monkeypatch.setattr(EmbeddedConsumer, name, lambda _self, found=found: found, raising=False)

@@ -200,7 +200,8 @@ def test_a_subclass_of_a_router_may_look_at_more() -> None:
 
 
 def read(folder: Path) -> tuple[list[tuple[object, ...]], dict[bytes, bytes | None]]:
-    """What stands in the topics, but for the times that the log has given, and the offsets."""
+    """Return the records of the topics, without offsets and the log's timestamps, and the source
+    offsets."""
     transport = open_transport(transport_settings(folder))
     rows: list[ConsumerRecord] = []
     ends = transport.record_log.end_offsets(["t", "u", "new", "new-t", "new-u", "new-new"])

@@ -18,7 +18,7 @@ class Planning(PlannedSinkTask):
 
 
 def test_transforms_that_it_would_not_apply_fail_it(tmp_path: Path) -> None:
-    """Or what they mask would be written as it is."""
+    """Otherwise values that the transforms mask would be written in clear text."""
     fill(tmp_path, [b"a"])
     mask = {"transforms.mask.type": "MaskField$Value", "transforms.mask.fields": "card"}
     config = {"topics": "t", "transforms": "mask", **mask}

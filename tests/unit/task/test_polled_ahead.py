@@ -100,7 +100,7 @@ def task_on(
 def test_it_is_polled_during_the_commit_and_each_batch_is_a_transaction(
     log: SlowLog, tmp_path: Path
 ) -> None:
-    """Without such a poll the log would not answer at all."""
+    """Without such a poll, the log of this test would not answer at all."""
     task = task_on(log, tmp_path, [record(1), record(2)], [record(3)], [record(4)])
     bench = BodyBench(tmp_path, task)
     run_dry(bench)
@@ -146,7 +146,7 @@ def test_it_is_not_where_commit_record_is_defined(log: SlowLog, tmp_path: Path) 
 def test_a_poll_during_the_commit_that_finds_nothing_does_not_make_it_idle(
     log: SlowLog, tmp_path: Path
 ) -> None:
-    """It began before the commit was over."""
+    """The poll began before the commit was over."""
     task = task_on(log, tmp_path, [record(1)], None, [record(2)])
     run_dry(bench := BodyBench(tmp_path, task))
     assert visible(tmp_path, "t") == ["0", "1", "2"]
@@ -156,7 +156,8 @@ def test_a_poll_during_the_commit_that_finds_nothing_does_not_make_it_idle(
 def test_a_source_that_gives_something_now_and_then_is_polled_after_its_commit(
     log: SlowLog, tmp_path: Path
 ) -> None:
-    """It may wait for the next in its poll, and nobody would hear of the commit meanwhile."""
+    """The source may wait for the next record in its poll, and the commit would not be reported
+    meanwhile."""
     task = task_on(log, tmp_path, None, [record(1)], None, [record(2)], None)
     bench = BodyBench(tmp_path, task).start()
     bench.until(lambda: bench.progress.records == 3)
@@ -183,7 +184,7 @@ def test_so_is_one_that_paces_itself(
 def test_who_asks_for_source_offsets_meanwhile_is_told_those_of_the_commit(
     log: SlowLog, tmp_path: Path
 ) -> None:
-    """One that goes on where the log says it is would give the same again."""
+    """A source that goes on from the offsets in the log would give the same records again."""
 
     class Asking(SourceTask):
         def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
@@ -380,7 +381,7 @@ def test_a_failed_commit_keeps_nothing_of_what_it_has_seen() -> None:
 def test_nor_does_a_poll_that_failed_meanwhile(
     log: SlowLog, tmp_path: Path, fails_with: Exception | None
 ) -> None:
-    """Also where it is not said, because the commit failed as well."""
+    """That holds also if the poll's error is not reported, because the commit failed as well."""
     log.fails_with = fails_with
     seen: list[weakref.ref[Client]] = []
 

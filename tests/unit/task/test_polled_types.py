@@ -52,7 +52,7 @@ TRANSFORM = {
 def test_what_is_no_batch_of_records_fails_the_task_by_name(
     tmp_path: Path, given: Any, said: str
 ) -> None:
-    """Whatever is tolerated: no record is to blame."""
+    """The task fails whatever is tolerated, since no record is the cause."""
 
     class Wrong(Scripted):
         batches = [given]  # noqa: RUF012
@@ -97,7 +97,7 @@ def test_a_partition_or_offset_that_is_no_mapping_fails_the_task_by_name(
 def test_a_field_of_a_type_that_no_record_has_fails_the_task_by_name(
     tmp_path: Path, changed: dict[str, Any], said: str
 ) -> None:
-    """Also of a record behind one that is right, and where a transform is between."""
+    """That holds also for a record after a correct one, and with a transform in between."""
     for number, config in enumerate(({}, TRANSFORM)):
         wrong = replace(record(2), **changed)
 

@@ -78,7 +78,8 @@ def test_a_sink_tells_its_lag(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
 def test_a_source_tells_what_no_commit_covers_yet(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without exactly-once a busy source commits once a minute: it moves all the same."""
+    """Without exactly-once a busy source commits once a minute, but its records move all the
+    time."""
     caplog.set_level(logging.INFO, "headgate.task")
     bench = BodyBench(tmp_path, Busy, {}, settings=OFTEN, exactly_once=False).start()
     bench.until(lambda: any(SENT in record.getMessage() for record in caplog.records))

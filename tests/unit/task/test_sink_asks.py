@@ -52,7 +52,7 @@ def sink(folder: Path, task: type[SinkTask], number: int = 0) -> BodyBench:
 
 
 def test_what_open_pauses_gives_nothing_before_it_is_resumed(tmp_path: Path) -> None:
-    """Not in the poll either that brought the partitions."""
+    """The poll that brought the partitions gives none of their records either."""
     fill(tmp_path, 10)
 
     class Waiting(Taking):

@@ -152,7 +152,7 @@ def test_what_is_wrong_with_a_batch_is_told_record_by_record(
 def test_a_batch_of_a_partition_that_went_is_not_given(
     tmp_path: Path, log: EmbeddedTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While `put_batch` waits to be tried again its partition goes, and comes back."""
+    """The partition is revoked and comes back while `put_batch` waits to be tried again."""
     fill(log, numbers(0, 5))
     poll = EmbeddedConsumer.poll
     gone: list[bool] = []
@@ -173,7 +173,7 @@ def test_a_batch_of_a_partition_that_went_is_not_given(
 
 
 def test_after_a_rebalance_a_member_reads_from_what_is_committed(log: EmbeddedTransport) -> None:
-    """It had polled some rows of a batch, and the rest waited in its memory."""
+    """The member had polled some rows of a batch, and had the others in memory."""
     fill(log, numbers(0, 10))
     first = log.record_log.consumer("g", ["t"], "a")
     while not (found := first.poll(3, 100)):

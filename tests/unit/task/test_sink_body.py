@@ -118,7 +118,8 @@ def test_what_is_no_mapping_of_offsets_fails_the_task_by_name(
 def test_a_last_commit_that_is_refused_for_a_moment_is_tried_again(
     grace_ms: int, tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As long as its time to stop allows. What a rebalance gives meanwhile is not opened."""
+    """The commit is tried as long as the time to stop allows. Partitions that a rebalance assigns
+    meanwhile are not opened."""
     fill(tmp_path, [b"1", b"2", b"3"])
     calls: list[str] = []
     poll, commit = EmbeddedConsumer.poll, EmbeddedConsumer.commit
@@ -381,7 +382,8 @@ def test_a_rewind_before_anything_was_delivered_commits_nothing(tmp_path: Path) 
 
 
 def test_after_a_rewind_the_group_goes_back_too(tmp_path: Path) -> None:
-    """Else what the connector wants again is lost should it end before it gets there."""
+    """Otherwise the records that the connector wants again are lost if it ends before it gets
+    there."""
     fill(tmp_path, [b"%d" % n for n in range(10)])
 
     class Rewinding(Taking):
@@ -449,8 +451,8 @@ def test_records_that_a_transform_drops_are_covered_by_the_groups_offsets(tmp_pa
 def test_a_body_with_a_bug_closes_what_it_opened_before_its_last_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the last word another worker may start the task: nothing of this one may act then, and
-    a Python worker of Spark lives on."""
+    """After its last report another worker may start the task, so this one must not act any more. A
+    Python worker of Spark lives on."""
     fill(tmp_path, [b"1"])
 
     def bug(*_args: object) -> None:

@@ -119,7 +119,7 @@ def test_offsets_wait_until_the_dead_letters_are_in_the_log(tmp_path: Path) -> N
 def test_with_a_tolerance_of_none_the_letter_is_written_and_the_task_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As in Connect, whose operator reports before it looks at the tolerance."""
+    """Connect does the same: its operator reports before it looks at the tolerance."""
     fill(tmp_path, [b"{", b"oops"])
     config = {**JSON, **QUEUE, "errors.tolerance": "none"}
     ended = sink(tmp_path, Values, config).start().wait()

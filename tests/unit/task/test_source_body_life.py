@@ -188,7 +188,8 @@ def test_a_retriable_poll_is_no_failure(tmp_path: Path) -> None:
 def test_it_connects_while_older_tasks_are_shut_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
 ) -> None:
-    """What fails then, of whatever kind, is asked again when it counts."""
+    """An error of this connection, of any kind, counts only when the task needs it. It then
+    connects again."""
     calls: list[str] = []
     init, read = EmbeddedProducer.init, EmbeddedKeyedLog.read
 

@@ -42,7 +42,7 @@ CHAIN = {
 
 
 class Sent:
-    """What the task gave to its producer."""
+    """The batches and records that the task gave to its producer."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.rows_of_columns: list[int] = []
@@ -110,7 +110,7 @@ def test_a_column_of_json_is_the_records_one_by_one(
 
 
 def test_a_poll_gives_no_more_rows_than_records(tmp_path: Path, sent: Sent) -> None:
-    """Not the 65,536 rows that a log takes that keeps batches."""
+    """The limit is not the 65,536 rows of a log that keeps batches."""
     run(tmp_path / "1", write(tmp_path / "in", 2100), {})
     assert sent.rows_of_columns == [2000, 100]
 
@@ -228,7 +228,7 @@ def test_every_type_of_parquet_is_the_same_in_avro(
 
 
 def test_each_topic_has_its_own_subject() -> None:
-    """One schema in two topics: it is registered for each."""
+    """One schema in two topics is registered for each of them."""
     schemas = MemorySchemas()
     made = converter("AvroConverter", schemas)
     batches = SourceBatches(replace(task_converters({}, {}), value=made))

@@ -190,7 +190,8 @@ def test_a_planned_sink_of_a_pattern_takes_topics_that_come(tmp_path: Path) -> N
 def test_a_pattern_that_is_not_understood_fails_the_task(
     tmp_path: Path, task: type[SinkTask | PlannedSinkTask]
 ) -> None:
-    """In a config that Java's workers wrote, say: who makes a connector here is told before."""
+    """A Java worker may have written the config. A user who creates a connector here learns it at
+    once."""
     bench = BodyBench(tmp_path, task, {"topics.regex": r"(a|b)-\1"}, kind=TaskKind.SINK)
     ended = bench.start().wait()
     assert ended.outcome is TaskOutcome.FAILED

@@ -217,7 +217,7 @@ def buffered(task: type[SinkTask], **more: Any) -> Buffered:
 
 
 def text_of(check: Callable[..., None], *given: Any) -> str:
-    """What the check says: it must fail."""
+    """Return the error of a check, which must fail."""
     with pytest.raises(ConformanceError) as caught:
         check(*given)
     return str(caught.value)
@@ -290,7 +290,8 @@ def test_a_source_that_leaves_out_a_record_without_a_word(
 
 
 class WithBadInput(Letters):
-    """What is expected is the same source without the letter that it cannot read."""
+    """The suite with bad input. It expects the same source without the letter that cannot be
+    read."""
 
     def bad_input(self, folder: Path) -> Mapping[str, str]:
         return {}

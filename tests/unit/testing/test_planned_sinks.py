@@ -256,7 +256,7 @@ class TestASinkThatRefusesOffsets(Chain):
 
 
 class TestASinkThatFollowsItsGroup(Chain):
-    """At least once is what it can promise."""
+    """A sink that follows its group's offsets can promise at least once."""
 
     connector: ClassVar[Any] = type(
         "FollowsSink",
@@ -292,7 +292,7 @@ def test_a_batch_that_nothing_guards(tmp_path: Path, request: pytest.FixtureRequ
 
 
 def test_a_kill_before_a_file_has_its_name(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Only a kill at `os.replace` finds it."""
+    """Only a kill at `os.replace` finds the fault."""
     with pytest.raises(ConformanceError, match=r"(?s)before os.replace\(\):\n  lost: 'text 0'"):
         chain(ReplacesTask).test_survives_a_kill_at_every_point(tmp_path, request)
 
@@ -360,7 +360,7 @@ def test_the_points_of_a_run(tmp_path: Path) -> None:
 
 
 def test_a_task_that_was_killed_changes_no_name(tmp_path: Path) -> None:
-    """Its `finally` would remove the draft, which a killed process leaves."""
+    """The task's `finally` would remove the draft, which a killed process leaves."""
     out = tmp_path / "out"
     run = run_sink(ChainSink, {"path": str(out)}, ["one"], kill_at=6)
     assert run.killed and run.points[-1] == "before os.link()"

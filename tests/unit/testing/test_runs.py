@@ -181,7 +181,7 @@ def test_a_run_that_was_killed_passes_no_point_any_more() -> None:
 
 
 def test_a_source_is_paused_while_it_gets_on(tmp_path: Path) -> None:
-    """It looks for more after its last record, and is idle once it is left alone."""
+    """The source looks for more after its last record, and is idle once it is left alone."""
     file = tmp_path / "in.txt"
     file.write_text("one\ntwo\nthree\n")
     config = {"topic": "t", "file": str(file), "batch.size": "1"}

@@ -409,7 +409,7 @@ class TestCheck:
         assert "warning: [spark] is not used: runner is thread" in done.stdout
 
     def test_spark_that_nobody_asked_for(self, folder: Path) -> None:
-        """It takes ten times as long to start as a process."""
+        """Spark takes ten times as long to start as a process."""
         text = _source("in").replace('[cluster]\nrunner = "thread"\n', "")
         (note,) = _loaded(text, folder).notes
         assert note.startswith("no runner is named, so Spark starts, which takes about 20 s")

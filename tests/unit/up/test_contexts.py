@@ -294,7 +294,7 @@ def test_what_goes_before_what(file: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_in_the_folder_of_an_up_that_has_ended_no_other_cluster_is_changed(file: Path) -> None:
-    """Whoever takes it for running would delete a connector of the current context."""
+    """A user who believes that it still runs would delete a connector of the current context."""
     ok("set", "prod", "--url", HTTP)
     with hold_folder(Path("state")):
         pass

@@ -70,7 +70,7 @@ def test_space_that_is_freed_in_time_is_said(small: Path) -> None:
 def test_little_space_that_can_be_used_is_not_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some is kept for root, which may use it."""
+    """Some space is kept for root, which may use it."""
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=4096))
     assert not is_full(tmp_path)
     assert not (tmp_path / PROBE).exists()

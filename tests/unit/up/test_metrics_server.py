@@ -43,7 +43,7 @@ def scraped(server: MetricsServer) -> int:
 
 
 def test_it_shows_how_busy_the_loop_of_a_worker_is(tmp_path: Path, server: MetricsServer) -> None:
-    """As `headgate up` asks it, over the log."""
+    """`headgate up` asks the worker over the log."""
     settings = {"headgate.task.runner": "thread"}
     worker = Worker(WorkerConfig("w", "w", transport_settings(tmp_path), settings))
     serving = threading.Thread(target=worker.run)

@@ -101,7 +101,7 @@ def test_it_counts_what_was_told(observed: Any) -> None:
 
 
 def test_a_worker_that_tells_all_each_time_is_asked_for_all(observed: Any) -> None:
-    """One of an earlier release has no marks."""
+    """A worker of an earlier release has no marks."""
     observer, peers = observed(view(task(A)), view(task(B)))
     observer.describe([URL])
     ((last,),) = [observer.describe([URL])]

@@ -383,7 +383,7 @@ def test_the_line_of_a_trace_that_says_what_is_wrong(trace: str | None, words: s
 
 
 def test_looks_leave_a_core_to_others_however_much_there_is_to_see() -> None:
-    """Of 2,000 tasks a look took a second, and the next one came 0.1 s after it."""
+    """With 2,000 tasks a look took a second, and the next one came 0.1 s after it."""
     assert rest_after(0.0) == BEAT_S / 5
     for cpu_s in (0.2, 1.0, 5.0):
         assert cpu_s / (cpu_s + rest_after(cpu_s)) <= 0.2
