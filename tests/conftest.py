@@ -39,7 +39,8 @@ def values_that_logs_hide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def say(
     capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> Callable[[str], None]:
-    """Tells whoever waits for this test a line at once, also from a process among others."""
+    """Return a function that prints a line at once to the user who runs the tests, also from one
+    process among others."""
 
     def told(line: str) -> None:
         with capsys.disabled():

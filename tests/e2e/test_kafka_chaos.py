@@ -299,8 +299,9 @@ class Chaos:
         self.is_fenced(words()[0])
 
     def freeze_the_task_in_its_commit_and_kill_its_worker(self) -> None:
-        """Nobody is left who would end it, and it has not heard that it has no worker. What it says
-        is read in its worker's place."""
+        """Freeze the task and kill its worker. No process is left that would end the task, and the
+        task has not heard that it has no worker. The test reads its reports in the worker's
+        place."""
         kept, task = self.caught()
         epoch = self.epoch()
         said = os.open(f"/proc/{task.pid}/fd/2", os.O_RDONLY | os.O_NONBLOCK)

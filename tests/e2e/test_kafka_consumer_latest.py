@@ -30,8 +30,8 @@ LATEST = [{}, {"consumer.isolation.level": "read_committed"}, COOPERATIVE]
 
 @pytest.fixture(params=LATEST, ids=["eager", "committed", "cooperative"])
 def latest(request: pytest.FixtureRequest, kafka_broker: Found) -> Iterator[Any]:
-    """A world whose sinks read what comes from now on, and its records: `t` has ten in partitions
-    0 and 1, none in 2."""
+    """A world whose sinks begin at the end of their topics. Topic `t` has ten records in partitions
+    0 and 1, and none in 2."""
     reset = {"consumer.auto.offset.reset": "latest", **request.param}
     world = KafkaWorld(kafka_broker.address, reset)
     log = world.connect().record_log

@@ -206,7 +206,7 @@ class Collecting(SinkTask):
 
 
 class Churn:
-    """Sink tasks of one group that are stopped and started anew, one at a time, while records
+    """Sink tasks of one group that are stopped and started again, one at a time, while records
     come."""
 
     def __init__(self, world: KafkaWorld, folder: Path, members: int) -> None:

@@ -43,7 +43,7 @@ def clients() -> int:
 def test_a_broker_that_is_silent_for_longer_than_records_wait(
     own_broker: Callable[..., Broker],
 ) -> None:
-    """Nothing was refused: the task is to start anew."""
+    """The broker refused nothing, so the task must start again."""
     broker = own_broker(settings=NOT_FENCED)
     world = KafkaWorld(broker.address, LIMITS)
     log = world.connect().record_log
@@ -137,8 +137,8 @@ def test_who_gave_records_up_does_not_end_the_transaction_of_its_heir(
 def test_a_leader_that_is_overtaken_after_its_commit_does_not_say_that_nothing_was_written(
     own_broker: Callable[..., Broker],
 ) -> None:
-    """The answer to its commit is lost. Asked again, the broker tells it of the later leader only.
-    Who takes that for not written writes a restart a second time."""
+    """The answer to the leader's commit is lost. Asked again, the broker only tells it of the later
+    leader. A caller that takes the write for failed writes a restart a second time."""
     (port,) = free_ports(1)
     with relay_to(port) as relay:
         advertised = {"advertised.listeners": f"PLAIN://127.0.0.1:{relay.port}"}

@@ -103,8 +103,8 @@ class Upgrade:
 def test_upgrade_and_downgrade_worker_by_worker(
     own_broker: Callable[..., Broker], kafka_cluster: Callable[..., KafkaCluster], tmp_path: Path
 ) -> None:
-    """Nothing is lost at any time. What was read once all workers had it on is there once, whoever
-    was killed."""
+    """No record is lost at any time. Records that were read while all workers had exactly-once are
+    there once, whatever was killed."""
     broker = own_broker(settings=QUICK_GROUPS)
     create_topic(broker.address, "lines")
     more = {SUPPORT: "disabled", "offset.flush.interval.ms": "200"}

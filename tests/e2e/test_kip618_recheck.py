@@ -84,8 +84,8 @@ def numbers_of(before: Iterable[int], after: Iterable[int]) -> int:
 
 
 class Ways:
-    """A broker with two listeners: `broker.address`, and one that brokers tell whoever bootstraps
-    at `worker.address`. By `producer` F's tasks come to their producers."""
+    """A broker with two listeners: `broker.address`, and one that brokers advertise to clients that
+    bootstrap at `worker.address`. F's tasks reach their producers by `producer`."""
 
     def __init__(self, own_broker: Callable[..., Broker]) -> None:
         plain, behind = free_ports(2)
@@ -172,8 +172,11 @@ def test_a_task_that_blocked_before_its_producer_was_initialised_gives_up(
 
 
 def two_workers(kafka_cluster: Callable[..., KafkaCluster], ways: Ways) -> KafkaCluster:
-    """O, which leads and has the connector, and F. The leader is who was first; work is shared by
-    the order of the members' ids, which begin with those of their clients."""
+    """Start O, which leads and has the connector, and F.
+
+    The first member leads. Work is assigned by the order of the member ids, which begin with the
+    client ids.
+    """
     properties = quick_properties(**QUICK)
     cluster = kafka_cluster(ways.broker.address, "g", 1, {**properties, "client.id": "a"})
     of_f = {**properties, **OF_F, "client.id": "b"}
@@ -188,10 +191,10 @@ def two_workers(kafka_cluster: Callable[..., KafkaCluster], ways: Ways) -> Kafka
 
 
 def block(worker: KeptWorker, port: HeldPort) -> int:
-    """F's tasks begin anew, and stand before the initialisation of their producers.
+    """Start F's tasks again, and hold them before their producers are initialised.
 
     Returns:
-        How long the worker's log is by then.
+        The length of the worker's log by then.
     """
     for task in (STALE, IDLE):
         reply = worker.rest.post(f"/connectors/c/tasks/{task}/restart")

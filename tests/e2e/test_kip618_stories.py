@@ -151,8 +151,8 @@ def test_a_blocked_task_is_shut_out_before_the_next_tasks_start(story: Story) ->
 
 @pytest.mark.exhaustive
 def test_reconfiguration_overtakes_a_round_of_fencing(story: Story) -> None:
-    """The round is about task configs that are no more: who asked is told so, its count is never
-    written, and the next round is right."""
+    """The round is about task configs that are no longer in force. Its caller is told so, its count
+    is never written, and the next round is right."""
     with story.worker("l") as leader, story.worker("o") as other:
         assert leader.leads
         story.put(leader, story.config(2))
@@ -316,8 +316,8 @@ def test_a_leader_that_was_frozen_writes_nothing_over_the_next_one(
 def test_a_round_of_a_leader_that_is_killed_in_it_is_run_again(
     story: Story, kafka_cluster: Callable[..., KafkaCluster]
 ) -> None:
-    """The connector's admin client goes to the broker by a way that is shut: the leader stands in
-    the round, tasks of the other worker wait for it. The next leader begins it anew."""
+    """The connector's admin client reaches the broker by a port that is shut. So the leader hangs
+    in the round, and tasks of the other worker wait for it. The next leader begins it again."""
     with contextlib.closing(HeldPort(story.address)) as port:
         more = {"session.timeout.ms": "6000", "headgate.task.runner": "thread"}
         properties = quick_properties(**more)

@@ -214,7 +214,7 @@ def test_who_follows_sees_what_changes_and_brokers_that_go_and_come(
 
 
 def check_terminal(at: Sequence[str]) -> None:
-    """Redrawn in place; whoever ends it gets the cursor back."""
+    """The view is redrawn in place, and the cursor is restored at the end."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "headgate_runtime.cli", "observe", *at, "--follow"],

@@ -187,7 +187,8 @@ def test_a_folder_may_have_any_name(task: Callable[..., SparkSinkTask], tmp_path
 def test_what_is_refused_is_what_spark_would_change(
     task: Callable[..., SparkSinkTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each kind of value that SparkSink refuses, written all the same."""
+    """Each kind of value that SparkSink refuses is written without the check, and comes back
+    changed."""
     monkeypatch.setattr(SparkWriter, "check_rows", lambda *_: None)
 
     def written(columns: Mapping[str, Any], kind: str, **settings: str) -> list[Path]:

@@ -101,8 +101,8 @@ def test_ours_takes_nothing_of_a_java_cluster_with_its_group_id(
     kafka_name: str,
     tmp_path: Path,
 ) -> None:
-    """Java's has read further than the topic of ours goes. Whoever leads, ours says so and starts
-    nothing."""
+    """Java's worker has read further than our topic goes. Whichever leads, our worker reports it
+    and starts nothing."""
     java = java_worker(kafka_broker.address, kafka_name, QUICK)
     names = [f"{kafka_name}-{n}" for n in range(2)]
     for name in names:

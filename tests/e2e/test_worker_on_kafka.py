@@ -355,8 +355,8 @@ def test_a_transaction_that_outlives_its_timeout_fails_its_task_alone(
     own_broker: Callable[..., Broker],
     tmp_path: Path,
 ) -> None:
-    """The client cannot tell it from a fence, after which the task would be started anew for
-    ever."""
+    """The client cannot tell the timeout from fencing, after which the task would be started again
+    for ever."""
     often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
     broker = own_broker(settings=often)
     (tmp_path / "other").mkdir()
@@ -405,7 +405,8 @@ def test_a_transaction_that_outlives_its_timeout_fails_its_task_alone(
 
 
 def refused(folder: Path, properties: Mapping[str, str]) -> tuple[int, str]:
-    """Exit code of a worker that does not start, and what it says last on standard error."""
+    """Return the exit code of a worker that does not start, and its last words on standard
+    error."""
     file = folder / "worker.properties"
     file.write_text(javaproperties.dumps(dict(properties), timestamp=False))
     done = headgate("worker", str(file))
@@ -454,7 +455,7 @@ def test_refused_in_words(
 def test_too_few_brokers_for_the_replication_factor(
     tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    """The key is named at once and at the end; what was made before is no cause for a warning."""
+    """The key is named at once and at the end. Topics that exist already cause no warning."""
     change = {"status.storage.replication.factor": "3", "default.api.timeout.ms": "1500"}
     code, error = refused(tmp_path, {**properties, **change})
     assert code == 1

@@ -47,7 +47,7 @@ EMPTY = 0
 
 @dataclass(frozen=True, slots=True)
 class Initialised:
-    """A producer id was asked for, by a task or by who fences it."""
+    """A request for a producer id, by a task or by the client that fences it."""
 
     at_ms: int
     by_task: bool

@@ -86,7 +86,7 @@ def changes(follower: Rest, topic: str, name: str) -> None:
 
 
 class Steady:
-    """Somebody who changes a connector all the while, at one worker after the other."""
+    """A user who changes a connector all the time, at one worker after the other."""
 
     def __init__(self, workers: Sequence[KafkaWorker], topic: str) -> None:
         self._workers, self._config = workers, sink(topic)

@@ -163,9 +163,8 @@ def test_a_turn_of_the_key_fails_no_task_of_a_java_follower(
     headgate_worker: Callable[..., HeadgateWorker],
     tmp_path: Path,
 ) -> None:
-    """Java asks for a fence once, signed with the key that it took over last: none while it starts
-    connectors anew, and each task that waits for a fence holds that up for 5 s.
-    """
+    """Java asks for fencing once, signed with the key that it read last. While it restarts
+    connectors it reads no key, and each task that waits for fencing holds that up for 5 s."""
     settings = {**SETTINGS, "inter.worker.key.ttl.ms": "50"}
     leader = headgate_worker(kafka_broker.address, kafka_name, settings)
     follower = java_worker(kafka_broker.address, kafka_name, settings)

@@ -118,7 +118,8 @@ def test_a_restore_that_undoes_nothing_of_the_sink_costs_nothing(tmp_path: Path)
 
 
 def between_commits() -> datetime.datetime:
-    """A time in whose millisecond nothing is committed; what is counts as undone by a RESTORE."""
+    """Return a time in whose millisecond no commit was made: a RESTORE to a time undoes the commits
+    of its millisecond."""
     time.sleep(0.002)
     found = datetime.datetime.now(datetime.UTC)
     time.sleep(0.002)

@@ -303,7 +303,8 @@ def test_all_shares_begin_with_one_version(tmp_path: Path) -> None:
 
 
 def test_task_configs_stay_as_they_are_once_rows_were_written(tmp_path: Path) -> None:
-    """Other ones would start all tasks anew, wherever the connector moves to."""
+    """Different task configs would restart all tasks whenever the connector moves to another
+    worker."""
     write(tmp_path, 1)
     made, found = DeltaSource(), list[Any]()
     made.start(config_of(tmp_path))

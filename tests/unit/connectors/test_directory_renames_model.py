@@ -118,7 +118,7 @@ class History:
             self.delivered += values(pending.pop(0))
 
     def kill(self) -> None:
-        """A task, and what it has not committed."""
+        """Kill a task, which loses what it has not committed."""
         number = self.chance.randrange(len(self.tasks))
         self.tasks[number].task.stop()
         self.pending[number].clear()

@@ -352,7 +352,8 @@ def test_a_poll_that_is_full_with_a_rename_leaves_no_line_unread(
 
 
 def test_a_renamed_file_is_not_taken_for_an_older_one_of_its_inode(tmp_path: Path) -> None:
-    """An inode is used again after its file was deleted; what is committed of that one stays."""
+    """An inode is reused after its file was deleted, and the committed offset of that file
+    stays."""
     subject = started(tmp_path)
     (mine,) = subject.offsets.stored.values()
     inode, size, *_ = str(mine["stat"]).split(":")

@@ -111,7 +111,7 @@ def test_what_is_never_read_is_listed_as_it_is(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_is_told_and_costs_itself_alone(tmp_path: Path) -> None:
-    """A link to itself failed the task: asking what it is raises."""
+    """Once a link to itself failed the task, because the question for its kind raises."""
     (tmp_path / "a.jsonl").write_text("1\n")
     (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
     (tmp_path / "nowhere.jsonl").symlink_to("nothing")

@@ -77,7 +77,7 @@ class Reads:
 
 
 class Looked(bytes):
-    """What it is part of is counted too."""
+    """Bytes that count how many of them are looked at. Their lines are counted, too."""
 
     reads: Reads
 

@@ -17,7 +17,7 @@ from headgate_embedded.schema import FILE_NAME
 
 
 def reboot(folder: Path) -> None:
-    """Make what is stored look as if it were of another boot."""
+    """Make the stored data look as if it were from another boot."""
     connection = apsw.Connection(str(folder / FILE_NAME))
     connection.execute("update groups set boot = 'another'")
     connection.close()

@@ -124,8 +124,11 @@ def test_a_leader_names_the_member_that_never_reads_as_far_as_it_is_told() -> No
 
 
 def lead_strangers(here: str, topics: dict[str, str]) -> tuple[Member, SyncGroup]:
-    """A round led by a member that reads `here`, of others that read `topics` and say that they
-    have read further and hold what is configured here."""
+    """Let a member that reads the config topic `here` lead a round.
+
+    The others read `topics`, and report that they have read further and hold what is configured
+    here.
+    """
     member = Member(replace(SETTINGS, config_topic=here))
     member.handle(0, Start(), VIEW)
     others = [
@@ -146,7 +149,7 @@ def lead_strangers(here: str, topics: dict[str, str]) -> tuple[Member, SyncGroup
 
 
 def test_a_member_that_reads_another_config_topic_has_no_part_in_the_group() -> None:
-    """Nothing of what it says counts: neither how far it has read nor what it holds."""
+    """Its report does not count: neither how far it has read nor what it holds."""
     member, request = lead_strangers("'here'", {"w-0": "'there'"})
     assert member.tasks == (A0, A1)
     assert "reads config topic 'here', but url-w-0 reads 'there'" in member.disagreement.words

@@ -118,7 +118,8 @@ def test_what_is_kept_is_dropped_after_the_last_listing(monkeypatch: pytest.Monk
 
 
 def test_a_listing_shows_each_change_at_once(tmp_path: Path) -> None:
-    """A worker keeps rows from listing to listing; what was read since is in the next one."""
+    """A worker keeps rows from listing to listing, but a change that it has read since is in the
+    next one."""
     config = {"connector.class": "FileStreamSource", "file": "none", "topic": "t"}
     with grpc_worker(tmp_path) as served:
         client = served.client

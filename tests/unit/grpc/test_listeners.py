@@ -96,7 +96,7 @@ class Hearing:
 def test_on_a_socket_a_client_of_ours_says_who_it_is(
     tmp_path: Path, ours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Unix socket has no address: the worker's log would not say by whom it was asked."""
+    """A Unix socket has no address, so the worker's log could not name the caller."""
     if not ours:
         monkeypatch.setattr("headgate_grpc.client.sync.options", lambda _: OPTIONS)
     path, backend = tmp_path / "grpc.sock", Hearing()

@@ -110,7 +110,7 @@ def check_ends(ends: Ends, begun: float) -> None:
 
 
 def test_a_server_that_is_closed_answers_and_says_goodbye(tmp_path: Path) -> None:
-    """The worker lives on: nobody but the server answers what is open."""
+    """The worker lives on, so the server itself must answer the open calls."""
     with grpc_worker(tmp_path) as served, told_health(served) as health:
         while next(health) != Health.SERVING:
             pass

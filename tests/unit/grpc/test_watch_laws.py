@@ -134,7 +134,7 @@ class Client:
         return {name: each.config["k"] for name, each in self.watching.connectors.items()}
 
     def _check(self, offset: int) -> None:
-        """All before `offset` is in what was told; what came later may be."""
+        """The client was told all changes before `offset`. It may have been told later ones."""
         reached = self._readers[self.at].read
         assert 0 <= offset <= reached
         tables = [table_at(self._log, each) for each in range(offset, reached + 1)]

@@ -82,7 +82,8 @@ def test_stopped_and_resumed_however_it_is_read(batches: tuple[int, ...]) -> Non
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_namesake_of_what_failed_is_tried(at_once: bool) -> None:
-    """Deleted and made anew with the same config: in one read of its owner, or in two."""
+    """The connector is deleted and created again with the same config, in one read of its owner or
+    in two."""
     world = one_worker()
     world.add("b")
     world.advance(10_000)

@@ -127,7 +127,7 @@ def test_values_of_configs_are_digests_but_for_what_decisions_read() -> None:
 
 
 def test_values_of_configs_that_are_no_texts_are_digests() -> None:
-    """No worker writes such a config. A line of one can be read all the same."""
+    """No worker writes such a config, but a line with one can be read."""
     config: Any = {"connector.class": 1, "headgate.restart.errors": ["x"], "a": {"b": "hunter2"}}
     text = journal_of(m.Called("1", m.PutConnectorConfig("c", config)))
     assert "hunter2" not in text
@@ -164,7 +164,7 @@ others are urls, names and numbers, as the group's protocol has them."""
 
 
 def fields_with(wanted: Callable[[Any], bool]) -> set[str]:
-    """Names of fields that can hold what is `wanted`, of all that commands and effects hold."""
+    """Return the names of fields of commands and effects that can hold `wanted`."""
     found: set[str] = set()
     seen: set[type] = set()
 

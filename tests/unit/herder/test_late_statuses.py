@@ -221,7 +221,8 @@ def test_what_was_removed_meanwhile_is_not_said_again(key: str) -> None:
 
 
 def test_what_was_removed_too_late_is_said_again_once() -> None:
-    """The removal was decided while a namesake was gone. Who removes it twice knows better."""
+    """The removal was decided while no connector had the name. A worker that removes the status
+    twice has newer knowledge."""
     world = running()
     world.statuses.append(("status-connector-c", None))
     world.run()
@@ -291,7 +292,7 @@ def test_an_overtaken_leader_does_not_say_that_all_is_as_asked() -> None:
 
 
 def test_tasks_of_a_removed_connector_stop_without_a_rebalance() -> None:
-    """Connect's own policy forgets what was removed if a round in between went wrong."""
+    """Connect's own policy forgets the removed tasks if a round in between went wrong."""
     world = running()
     world.holds.append(lambda _, e: type(e).__name__ == "SendGroup")
     world.call("a", DeleteConnector("c"))

@@ -40,7 +40,7 @@ def creating(held: tuple[type, ...]) -> tuple[HerderWorld, Any]:
 
 
 def give(world: HerderWorld, command: Any) -> Result | None:
-    """Instead of what was held."""
+    """Drop the effects that are held, and give a command in their place. Return the outcome."""
     world.held.clear()
     world.give("a", command)
     world.run()

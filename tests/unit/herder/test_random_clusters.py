@@ -190,7 +190,7 @@ def check_nothing_is_kept(story: Story) -> None:
 
 
 def check_offsets_may_be_changed(story: Story) -> None:
-    """Whichever worker is asked, of what is stopped."""
+    """Any worker accepts a change of a stopped connector's offsets."""
     for name in story.workers.values():
         state = story.world.workers[name].herder.state
         for connector in state.connector_names():

@@ -106,7 +106,7 @@ TABLE: list[tuple[m.Effect, str, object, list[m.Command]]] = [
 
 
 class OnePort:
-    """Knows one method alone, and what comes of it."""
+    """A port with one method, which has this outcome."""
 
     def __init__(self, name: str, outcome: object) -> None:
         self.calls = 0
@@ -138,8 +138,8 @@ ANSWERED_WITH_TOKEN = [each[0] for each in TABLE if each[3]]
 
 @pytest.mark.parametrize("effect", ANSWERED_WITH_TOKEN, ids=lambda effect: type(effect).__name__)
 def test_what_could_not_be_done_is_answered_for_whoever_waits(effect: m.Effect) -> None:
-    """Session keys and abandoned changes are looked at again without an answer. Who awaits statuses
-    is not told why they are not awaited."""
+    """Session keys and abandoned changes are looked at again without an answer. A caller that
+    awaits statuses is not told why it need not wait."""
     ports: Any = None
     answers = Work((effect,), ports).failed("a bug")
     if isinstance(effect, (m.MakeSessionKey, m.GiveUpAlteration)):
@@ -181,7 +181,7 @@ def test_lanes_hold_what_must_keep_its_order() -> None:
 
 
 class Script(Herder):
-    """Decides what it was told beforehand."""
+    """A herder whose decisions the test has written down."""
 
     def __init__(self, decisions: dict[m.Command, list[m.Effect]]) -> None:
         super().__init__(HerderSettings(worker_id="w", url="w"), 0)

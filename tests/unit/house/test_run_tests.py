@@ -51,7 +51,7 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs toy tests, by file; gives the exit code and what was printed."""
+    """Run toy tests, given by file. Return the exit code and the output."""
     for name in ("HEADGATE_SEED", "HEADGATE_TESTS", "PYTEST_XDIST_WORKER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HEADGATE_TEST_PROCESSES", "0")

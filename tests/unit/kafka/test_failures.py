@@ -14,7 +14,7 @@ FENCED = KafkaException(KafkaError(KafkaError._FENCED, "a later producer", fatal
 
 
 class Client:
-    """Raises what is given, call after call; then nothing."""
+    """A client that raises the given errors, call after call, and then nothing."""
 
     def __init__(self, *raised: BaseException | None) -> None:
         self._left = list(raised)

@@ -156,8 +156,8 @@ def test_a_reader_does_not_wait_for_who_awaits_the_end() -> None:
 
 
 class BehindMarkers:
-    """A consumer whose position is past what it gives out, as behind the marker of a transaction,
-    and which tells of no end."""
+    """A consumer whose position is after the records that it gives, as after the marker of a
+    transaction. It reports no end."""
 
     def __init__(self, _settings: object) -> None: ...
 

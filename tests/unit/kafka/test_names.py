@@ -12,7 +12,8 @@ from headgate_kafka.clients.names import check_names, check_names_for_good
 
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Hosts and why each is not resolved; what it does not name is. It counts in ``asked``."""
+    """A resolver that does not resolve the given hosts, each for its reason, and resolves all
+    others. It counts in ``asked``."""
     known: dict[str, int] = {"asked": 0}
 
     def ask(host: str, _port: Any) -> list[Any]:

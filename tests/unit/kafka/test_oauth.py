@@ -161,7 +161,8 @@ def test_the_certificate_of_the_endpoint_is_checked(authority: Authority) -> Non
 
 
 class Script:
-    """Instead of an endpoint: what is asked for, and what comes."""
+    """A stand-in for an endpoint, which gives a token or raises `failure`. `asked` has the names of
+    the threads that asked."""
 
     def __init__(self, life_s: float) -> None:
         self.life_s = life_s

@@ -151,7 +151,7 @@ def test_a_commit_that_is_begun_where_no_thread_can_be_is_made_at_once(
 
 
 class TakingClient(SlowClient):
-    """`taken`: what it was given of each record, by place."""
+    """A client that keeps in `taken` what it was given of each record, by place."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -212,8 +212,8 @@ def test_each_record_has_its_own_headers_and_time() -> None:
 
 
 class FullClient(TakingClient):
-    """The queue is full at the records of some places, once each; at others it raises what it is
-    told to."""
+    """A client whose queue is full at the records of some places, once each. At others it raises
+    the given error."""
 
     def __init__(self, full: set[int], raised: dict[int, Exception] | None = None) -> None:
         super().__init__()
@@ -408,7 +408,7 @@ def test_a_partition_is_chosen_again_before_anything_is_in_the_transaction() -> 
 
 
 def test_partitions_that_come_and_go_are_not_waited_for_without_end() -> None:
-    """The task starts anew; nothing is passed over meanwhile."""
+    """The task starts again, and skips nothing."""
     client = FickleClient()
     producer = plain(client, count=3)
     producer.send(batches(1)[0][:1])

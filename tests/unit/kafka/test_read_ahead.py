@@ -47,7 +47,8 @@ class Broker:
 
 
 class FakeConsumer:
-    """librdkafka's: what it gives out moves its position before its caller has it."""
+    """A stand-in for librdkafka's consumer. A record that it gives out moves its position before
+    the caller has the record."""
 
     def __init__(self, broker: Broker, pause: Callable[[], None]) -> None:
         self._broker, self._pause = broker, pause

@@ -21,7 +21,7 @@ def test_a_name_written_without_escapes_is_found_as_well() -> None:
 
 
 def test_who_asks_again_after_a_rest_finds_what_is_there_then() -> None:
-    """A tombstone may be gone by then, as what it stood for."""
+    """By then a tombstone may be gone, together with the record that it deleted."""
     topic = OneTopic(log_records([(encode_key("src", {"f": "x"}), encode_value({"n": 1}))]))
     topic.records.append(LogRecord(1, encode_key("src", {"f": "y"}), encode_value({"n": 2})))
     offsets = SourceOffsets(topic, "src")

@@ -30,7 +30,7 @@ HUNG = {**WELL, "status": "500 hung", "keeps": False}
 
 
 class Visitor:
-    """A client, and what must come of what it has sent so far."""
+    """A client, and the answers that must come to what it has sent so far."""
 
     def __init__(self, address: Any, requests: list[bytes]) -> None:
         self.sock = socket.create_connection(address)

@@ -48,7 +48,7 @@ def limited(more: Mapping[str, str] | None = None) -> Iterator[RestService]:
 
 @pytest.fixture(autouse=True)
 def new_logs() -> None:
-    """Nothing has been logged yet, as far as what is logged seldom remembers."""
+    """Reset the memory of messages that are logged seldom, as if nothing had been logged yet."""
     for name in ("connections", "http_protocol"):
         for each in logging.getLogger(f"headgate_rest.{name}").filters:
             if isinstance(each, SeldomLog):

@@ -43,7 +43,7 @@ def test_values_are_counted_outside_of_texts() -> None:
 
 @pytest.mark.parametrize("text", [b'"', b'\\"', b'\\\\"', b'"\\', b'","'])
 def test_texts_without_an_end_are_looked_at_once(text: bytes) -> None:
-    """A pattern that begins anew at each quote would take hours."""
+    """A pattern that starts again at each quote would take hours."""
     begun = time.perf_counter()
     values_in(text * 300_000)
     values_in(b'"' + text * 300_000)

@@ -33,7 +33,7 @@ PROVIDER = f"config.providers=file\nconfig.providers.file.class={CLASS}\n"
 
 
 class Own(ConfigProvider):
-    """An author's own, which says what it was told."""
+    """A provider by a user, which notes what it was given."""
 
     def __init__(self) -> None:
         self.params: Mapping[str, str] = {}

@@ -28,7 +28,7 @@ from headgate_runtime.worker.connector_host import ConnectorHost
 
 
 class Remembering(SourceConnector):
-    """Divides its work by what is committed."""
+    """A connector that divides its work by the committed offsets."""
 
     TASK = SourceTask
     at_start: ClassVar[object]

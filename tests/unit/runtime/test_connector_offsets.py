@@ -163,7 +163,8 @@ def test_the_transaction_shuts_out_what_is_left_of_task_0(
 def test_nothing_is_written_when_others_took_over_meanwhile(
     offsets: ConnectorOffsets, monkeypatch: pytest.MonkeyPatch, transactional_id: str | None
 ) -> None:
-    """Asked once the producer is initialised: who takes over after that shuts it out."""
+    """The check comes after the producer is initialised. A worker that takes over after that fences
+    this producer."""
     alter(offsets, [(A, {"n": 1})], transactional_id)
     assert OURS["asked"] == ("c", 5)
     monkeypatch.setitem(OURS, "answer", False)

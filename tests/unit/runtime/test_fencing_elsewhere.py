@@ -17,7 +17,7 @@ IDS = ("g-c-0", "g-c-1")
 
 
 class Elsewhere:
-    """Stands for `open_task_transport` and for what it opens."""
+    """A stand-in for `open_task_transport` and for the transport that it opens."""
 
     def __init__(self, away: bool = False) -> None:
         self.fenced: list[Any] = []

@@ -201,7 +201,7 @@ def test_an_end_is_told_at_once_where_nothing_else_changes(
 
 
 class Log:
-    """A config log and a status log in one: what was written, and what may go wrong."""
+    """A config log and a status log in one: what was written, and the errors that may come."""
 
     def __init__(self) -> None:
         self.written: list[Any] = []

@@ -297,7 +297,7 @@ def test_status_keys_are_read_as_java_reads_them(worker: Worker, other: Embedded
 
 
 def test_a_session_that_ends_in_silence_is_a_change(tmp_path: Path) -> None:
-    """Nobody writes when a member is gone; whoever looks must end its session."""
+    """No process writes when a member is gone, so the worker that looks must end its session."""
     clock = ManualClock()
     transport = open_transport(transport_settings(tmp_path), clock=clock)
     transport.group.send(JoinGroup("g", "", "c", "connect", (("p", b""),), 60_000, 10_000))

@@ -54,7 +54,8 @@ class _CommitsGroupFirst(Manifest):
 
 
 class _NeverRollsForward(Manifest):
-    """Leaves it to who committed an entry to publish it."""
+    """A weaker manifest, which leaves the publishing of an entry to the process that committed
+    it."""
 
     def resume(self, partitions):  # type: ignore[no-untyped-def]
         starts = {}
@@ -65,7 +66,8 @@ class _NeverRollsForward(Manifest):
 
 
 class _KeyedByStart(Manifest):
-    """No manifest at all: files named by their start offset, overwritten by who comes later."""
+    """No manifest at all: files have the name of their start offset, and a later process overwrites
+    them."""
 
     def resume(self, partitions):  # type: ignore[no-untyped-def]
         committed = self._log.committed("g")

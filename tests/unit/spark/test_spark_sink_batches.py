@@ -157,7 +157,7 @@ def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
 
 
 class Reporter:
-    """Keeps what is reported. Letters are in the log while `reaches` is true."""
+    """A reporter that keeps what is reported. Letters are in the log while `reaches` is true."""
 
     def __init__(self, tolerate: bool = True) -> None:
         self.tolerate, self.reaches = tolerate, True

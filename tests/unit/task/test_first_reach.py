@@ -100,7 +100,7 @@ def test_one_that_answers_is_enough(
 
 @pytest.fixture
 def closing(listener: socket.socket) -> Iterator[str]:
-    """A listener for TLS, as one sees it who speaks without."""
+    """A listener for TLS, as a client without TLS sees it."""
     listener.settimeout(0.05)
     ended = threading.Event()
 

@@ -429,7 +429,7 @@ def test_a_launch_that_fails_ends_and_releases(bench: Bench) -> None:
 def test_a_launch_that_would_fail_again_fails_its_task(
     kind: Callable[..., LaunchedRunner | PackedRunner],
 ) -> None:
-    """A lost task is started anew, here for ever."""
+    """A lost task is started again, which here would go on for ever."""
     bench = Bench(lambda: True, 20_000, kind)
     invitation = bench.invite()
     bench.launcher.ended[invitation.run](LaunchRefusal("version 1 here, 2 there"))

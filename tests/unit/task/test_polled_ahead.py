@@ -358,8 +358,8 @@ def test_a_commit_that_failed_has_failed_for_whoever_comes_later() -> None:
 
 
 class Client:
-    """Stands for one with threads and buffers. Who fails keeps none, not until a garbage collection
-    either, which a worker makes rare."""
+    """A stand-in for a client with threads and buffers. A failed task must not keep it until a
+    garbage collection, which a worker makes rare."""
 
 
 def test_a_failed_commit_keeps_nothing_of_what_it_has_seen() -> None:

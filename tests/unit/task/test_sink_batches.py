@@ -58,7 +58,7 @@ def fill(log: EmbeddedTransport, *given: LogBatch | ProducerRecord) -> None:
 
 
 class Taking(SinkTask):
-    """Remembers what it was given; rows of batches as records."""
+    """A sink that keeps what it was given, with the rows of batches as records."""
 
     taken: list[tuple[str, SinkRecord]]
     refusals: int

@@ -34,7 +34,8 @@ JSON = {
 
 
 class Taking(SinkTask):
-    """Remembers, per instance, what it was asked to do; all instances of a test in `made`."""
+    """A sink that keeps, per instance, what it was asked to do. `made` has all instances of a
+    test."""
 
     made: list["Taking"]
 
@@ -335,8 +336,8 @@ def test_dead_letters_of_a_task_that_plans(tmp_path: Path) -> None:
 
 
 def test_what_open_asks_to_rewind_to_is_the_first_thing_it_gets(tmp_path: Path) -> None:
-    """A sink that keeps its own progress seeks when its partitions come: what was polled before
-    that from the group's offset would be there twice."""
+    """A sink that keeps its own progress seeks when its partitions come. Records that were polled
+    before, from the group's offset, would be there twice."""
     fill(tmp_path, [b"%d" % n for n in range(10)])
 
     class Knowing(Taking):

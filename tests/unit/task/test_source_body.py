@@ -271,7 +271,7 @@ def test_a_transform_may_drop_records(tmp_path: Path) -> None:
 def test_what_the_log_refuses_late_is_passed_over_only_if_that_is_tolerated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tolerance: str
 ) -> None:
-    """The refusal comes to light with the flush of the offsets of what was sent after it."""
+    """The refusal is found at the flush of the offsets of records that were sent after it."""
 
     class Four(Scripted):
         batches: ClassVar[list[Batch]] = [[record(n) for n in range(1, 5)]]

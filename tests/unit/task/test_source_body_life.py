@@ -378,7 +378,8 @@ def test_a_task_that_awaits_input_is_not_idle(tmp_path: Path) -> None:
 def test_the_offsets_log_rests_once_the_task_has_polled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Most tasks read their offsets at the start alone; who asks again is answered all the same."""
+    """Most tasks read their offsets only at the start. A later question is answered all the
+    same."""
     rests: list[int] = []
     found: list[Any] = []
 

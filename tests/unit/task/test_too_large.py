@@ -29,7 +29,7 @@ def bench(folder: Path, task: Any, config: dict[str, str], **more: Any) -> BodyB
 
 
 def values(folder: Path) -> list[int]:
-    """Lengths of what is in the topic."""
+    """Return the lengths of the values in the topic."""
     with closing(open_transport({"path": str(folder)})) as transport:
         end = transport.record_log.end_offsets(["t"]).get(("t", 0), 0)
         return [len(r.value or b"") for r in transport.record_log.read("t", 0, 0, end, 100)]

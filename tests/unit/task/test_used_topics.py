@@ -148,7 +148,7 @@ def test_a_sink_tells_the_topics_that_it_was_given_records_of(tmp_path: Path) ->
 
 
 class Planning(PlannedSinkTask):
-    """Takes all that is there; a batch covers what is new."""
+    """A planned sink that takes all records. A batch covers the new ones."""
 
     def run_batch(self) -> int:
         log = self.context.log

@@ -69,7 +69,7 @@ class VagueTask(LettersTask):
 
 
 class SilentTask(LettersTask):
-    """Leaves out what it cannot read, and does not say so."""
+    """A fault: the task skips what it cannot read, and does not report it."""
 
     def poll(self) -> list[SourceRecord | SkippedRecord]:
         return [each for each in super().poll() if getattr(each, "value", "") != "c"]
@@ -145,7 +145,8 @@ class BufferTask(SinkTask):
 
 
 class EarlyTask(BufferTask):
-    """Has offsets committed of what it keeps, and writes it when it stops."""
+    """A fault: the task lets offsets be committed of records that it keeps, and writes them when it
+    stops."""
 
     def flush(self) -> None:
         pass
@@ -155,7 +156,8 @@ class EarlyTask(BufferTask):
 
 
 class DropsTask(BufferTask):
-    """Drops what it keeps when partitions are taken from it, and has named it as written."""
+    """A fault: the task drops the records that it keeps when partitions are revoked, after it has
+    reported them as written."""
 
     def pre_commit(self, offsets: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
         if len(self.kept) > 4 or self.context.stopping:
@@ -168,14 +170,15 @@ class DropsTask(BufferTask):
 
 
 class SwallowsTask(BufferTask):
-    """Passes over what it cannot write."""
+    """A fault: the task skips what it cannot write."""
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         super().put([record for record in records if isinstance(record.value, str)])
 
 
 class KeepsTask(BufferTask):
-    """Writes what it kept when it stops, which was also given to it again."""
+    """A fault: at its stop the task writes records that it kept and that are also delivered
+    again."""
 
     def pre_commit(self, offsets: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
         return {}

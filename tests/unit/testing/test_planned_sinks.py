@@ -203,7 +203,7 @@ class HidesSink(IgnoresSink):
 
 
 class ForgetsSink(ChainSink):
-    """Removes the marks of what is written, and leaves what is written."""
+    """A fault: the sink removes the marks of what is written, and leaves the files."""
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Altered) -> bool:

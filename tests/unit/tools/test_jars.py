@@ -21,7 +21,7 @@ CONTENT = {"one": b"first jar", "two": b"second jar"}
 
 
 class Repository:
-    """Serves ``group/artifact/version/artifact-version.jar`` and knows what was asked."""
+    """A server of ``group/artifact/version/artifact-version.jar`` that keeps the requests."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -18,7 +18,8 @@ PATIENCE_S = 20.0
 
 
 class Cluster:
-    """Answers calls once `together` of them are open, and keeps what came and what was answered."""
+    """A cluster that answers calls once `together` of them are open, and keeps the calls and the
+    answers."""
 
     def __init__(self, together: int) -> None:
         self._barrier = threading.Barrier(together)
