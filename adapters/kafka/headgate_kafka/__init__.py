@@ -1,7 +1,7 @@
 """The ports of the core on Apache Kafka: topics, the group, transactions, administration.
 
-What a worker needs besides its tasks, kafka-python above all, is loaded when `open_transport` is
-first asked for.
+Task processes import this package too. So `open_transport`, which loads what only workers need
+(kafka-python above all), is imported when it is first used.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 
 def before_forks() -> None:
-    """What librdkafka makes with the first client of a process takes 3 ms and 1.4 MiB; made
-    once, half of that is shared by all processes that are forked then. Leaves no thread."""
+    """Make and drop one librdkafka client, so that forked processes share what it sets up.
+
+    The first client of a process costs 3 ms and 1.4 MiB. Processes forked afterwards share half of
+    that. No thread is left running.
+    """
     from confluent_kafka.admin import AdminClient
 
-    # Of no servers, so it connects to none; it ends when it is let go.
+    # The client has no servers, so it connects to none. It ends when its last reference is dropped.
     AdminClient({"log_level": 0})
 
 

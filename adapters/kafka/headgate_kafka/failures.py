@@ -1,8 +1,8 @@
-"""What goes wrong in Kafka's clients, in the words of the ports. The other modules here raise what
-these functions make.
+"""Translation of errors of Kafka's clients into exceptions of the ports. The other modules of this
+package raise the exceptions that these functions make.
 
-Who was fenced is told so by several codes: librdkafka's own ``_FENCED``, the broker's, and
-``_FATAL`` for whatever is asked of a client after that (whose `fatal()` is False).
+A fenced producer may see any of several error codes: librdkafka's own ``_FENCED``, or one of the
+broker's. Every later call to that client gives ``_FATAL``, in an error whose `fatal()` is False.
 """
 
 import time
@@ -62,30 +62,33 @@ UNDELIVERED: Final = frozenset(
         *(KafkaError.BROKER_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE),
         *(KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS),
         *(KafkaError.NOT_COORDINATOR, KafkaError.KAFKA_STORAGE_ERROR),
-        # What a commit says of records that never left: too old, or of an unknown partition.
+        # A commit fails so if records were never sent: too old, or their partition is unknown.
         KafkaError._INCONSISTENT,
-        # The coordinator has forgotten an id that was idle too long, a partition its producer.
+        # After long idleness the coordinator has forgotten the transactional id, or a partition
+        # has forgotten its producer.
         *(KafkaError.INVALID_PRODUCER_ID_MAPPING, KafkaError.UNKNOWN_PRODUCER_ID),
         KafkaError.TRANSACTION_ABORTABLE,
     }
 )
-"""Why a transaction cannot be committed although none of its records was refused."""
+"""Errors by which a commit of a transaction fails although no broker refused one of its records."""
 ABOUT_SIZE: Final = (
     "a record may have as many bytes as max.message.bytes of the topic and max.request.size of the "
     "producer say, 1 MiB by default"
 )
 SILENT: Final = "the other side closes each connection before it answers"
 REASON_S: Final = 5.0
-"""Time for a client to say what it knows already: on a busy machine its own thread is late."""
+"""How long to wait for a client to report an error that it already has. On a busy machine its own
+thread runs late."""
 _LOOK_S: Final = 0.02
 _CLOSED: Final = "Disconnected: "
-"""In a complaint: the other side has ended a connection that it had taken."""
+"""Prefix of librdkafka's message about a connection that the other side accepted and then
+closed."""
 _HEARD_MS: Final = 60_000
-"""For so long what a client last complained about is taken as the reason of a failure."""
+"""How long the last message that a client logged counts as the reason of a failure."""
 
 
 class Contact:
-    """Whom one client talks to, and what it complained about last."""
+    """The brokers that one client talks to, and the last error that the client logged."""
 
     def __init__(self, settings: Mapping[str, Any], warn: Callable[[str], None]) -> None:
         self.servers = str(settings.get("bootstrap.servers", ""))
@@ -98,23 +101,27 @@ class Contact:
 
     @property
     def refusal(self) -> str:
-        """Why the brokers let this client not in, if that is what it heard last."""
+        """Why the brokers refuse this client's login, if that is the last error it logged, within
+        the last minute. Otherwise empty."""
         return self._refusal if self._recently() else ""
 
     @property
     def complaint(self) -> str:
-        """What it heard last, if that is no minute old."""
+        """The last message that the client logged, if it is less than a minute old. Otherwise
+        empty."""
         return self._last if self._recently() else ""
 
     @property
     def principal(self) -> str:
-        """Whom brokers take this client for, as far as its settings tell."""
+        """The principal as which brokers see this client, as far as its settings tell."""
         return of_librdkafka(self._given)
 
     @property
     def silence(self) -> str:
-        """What may be wrong where brokers take connections and answer nothing, if that is what it
-        heard last: librdkafka complains of that nowhere, or says only that they hang up."""
+        """A hint at what is wrong if brokers accept connections but never answer. Otherwise empty.
+
+        librdkafka does not log that case, or says only that the connection was closed.
+        """
         if self._recently():
             if _CLOSED not in self._last:
                 return ""
@@ -125,8 +132,11 @@ class Contact:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """librdkafka's settings, with this contact listening. No decisions are made from what it
-        hears: with transactional producers callbacks may run while an error is pending."""
+        """librdkafka's settings, with callbacks that report errors and log lines to this contact.
+
+        The callbacks only note errors and decide nothing, because in a transactional producer they
+        may run while another error is pending.
+        """
         return {
             **self._given,
             "error_cb": self._on_error,
@@ -134,11 +144,11 @@ class Contact:
         }
 
     def answer(self, client: Any, asked: "Future[Any]") -> Any:
-        """What an admin client was asked for, or a failure as soon as a broker refuses it: it would
-        go on trying until its time is up.
+        """Return the answer to a request of an admin client. Fail as soon as a broker refuses the
+        client: librdkafka itself would go on trying until the request's timeout.
 
         Raises:
-            KafkaException: the answer is an error; or `refusal` says why there is none.
+            KafkaException: the answer is an error, or there is none and `refusal` says why.
         """
         while True:
             try:
@@ -151,11 +161,14 @@ class Contact:
     def error(
         self, what: str, error: KafkaError | None = None, *, right: str = ""
     ) -> TransportError:
-        """`what`, the brokers' address, librdkafka's reason and what came before it. What was
-        refused for good is a RefusedError.
+        """Return an exception that says `what` failed, at which servers, and why: librdkafka's
+        reason and the last error that the client logged. If the brokers refuse the client's login
+        it is a RefusedError.
 
-        `right`: what is needed for it, as operation and resource (``Read on Topic:t``), to be said
-        if that is what lacks."""
+        Args:
+            right: the permission that the operation needs (``Read on Topic:t``). The message names
+                it if the error says that a permission is missing.
+        """
         if self.refusal:
             return RefusedError(f"{what} at {self.servers}: {self.refusal}")
         parts = [] if error is None else [f"{error.str()} ({error.name()})"]
@@ -169,21 +182,25 @@ class Contact:
         return TransportError(f"{what} at {self.servers}: {reason}")
 
     def write_error(self, what: str, error: KafkaError | None, *, right: str) -> TransportError:
-        """As `error`, for records of a topic: one that is too large is a TooLargeError."""
+        """As `error`, for a write to a topic. If a record is too large it is a TooLargeError."""
         found = self.error(what, error, right=right)
         too_large = error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
         return TooLargeError(f"{found}; {ABOUT_SIZE}") if too_large else found
 
     def lacking(self, error: KafkaError, right: str = "") -> str:
-        """Who lacks which right, after an error of `NO_RIGHT`. `right`: what it is if that is of
-        the error's kind, for instance one to a topic."""
+        """Say which principal lacks which permission, after an error of `NO_RIGHT`.
+
+        Args:
+            right: the permission, used if it is of the error's kind of resource. Otherwise the
+                permission is told from the error and the client's settings.
+        """
         if (kind := _KINDS.get(error.code())) is None or kind not in right:
             right = _right(self._given, error)
         return f"{self.principal} lacks {right}"
 
     def task_error(self, what: str, error: KafkaError | None = None) -> TransportError:
-        """As `error`, for a task: a missing right fails it, as with Connect. A worker waits for
-        its own, which somebody may be about to give."""
+        """As `error`, for a client of a task. A missing permission is a RefusedError, which fails
+        the task, as in Connect. A worker waits instead: an operator may be about to grant it."""
         found = self.error(what, error)
         lasting = error is not None and error.code() in NO_RIGHT
         return RefusedError(str(found)) if lasting else found
@@ -207,7 +224,8 @@ class Contact:
 
 
 def _right(settings: Mapping[str, Any], error: KafkaError) -> str:
-    """What a client with these settings needs for the resource of the error's kind."""
+    """Return the permission that a client with these settings lacks, for the error's kind of
+    resource."""
     code = error.code()
     if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
         return f"Read on Group:{settings.get('group.id', '')}"
@@ -219,10 +237,10 @@ def _right(settings: Mapping[str, Any], error: KafkaError) -> str:
 
 
 def kafka_error(error: BaseException) -> KafkaError | None:
-    """The error inside what a client raised; None: it is none of Kafka's.
+    """Return the KafkaError inside an exception that a client raised. None: it has none.
 
-    A callback that runs while a fatal error is pending makes a SystemError of it, with the error
-    as its cause.
+    If a callback runs while a fatal error is pending, the client raises a SystemError whose cause
+    is that error.
     """
     if isinstance(error, SystemError) and error.__cause__ is not None:
         error = error.__cause__
@@ -237,9 +255,12 @@ def is_fenced(error: KafkaError) -> bool:
 
 
 def real_error(client: Producer, error: KafkaError | None) -> KafkaError | None:
-    """After a fatal error librdkafka answers everything with ``_FATAL``; asked to commit (which it
-    cannot any more), it says what it was; or, now and then, that the time was too short: then
-    the event of the error has not been seen yet, and `poll` raises it."""
+    """Return the error behind ``_FATAL``, or `error` itself if it is another one or none is found.
+
+    After a fatal error librdkafka answers every call with ``_FATAL``. A commit, which is no longer
+    possible, reports the original error. Sometimes the commit reports a timeout instead, because
+    the event of the error was not served yet. Then `poll` raises it.
+    """
     if error is None or error.code() != KafkaError._FATAL:
         return error
     for ask, wait_s in (

@@ -1,4 +1,4 @@
-"""What an observer needs of a cluster on Kafka: its group, its topics, nothing that writes."""
+"""The read-only view of a Connect cluster on Kafka: its group and its topics."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -32,18 +32,18 @@ class KafkaObserver:
         return self._group.describe(self.worker["group.id"])
 
     def offset_log(self, topic: str | None) -> KafkaKeyedLog:
-        """An offsets topic of this cluster; None: the workers' global one."""
+        """Open an offsets topic of this cluster. None: the workers' global one."""
         if topic is None:
             return self._transport.offset_log
         self._opened.append(self._transport.keyed_log(topic))
         return self._opened[-1]
 
     def elsewhere(self, config: Config) -> str | None:
-        """Servers of another cluster, if the producers of this connector write to one."""
+        """Return the servers of another cluster, if this connector's producers write to one."""
         return other_servers(self.worker, config)
 
     def topic_names(self) -> list[str]:
-        """Names of all topics that there are now."""
+        """Return the names of all topics that exist now."""
         return self._topics.names()
 
     def close(self) -> None:
@@ -54,16 +54,18 @@ class KafkaObserver:
 
 
 def open_observer(properties: Mapping[str, str], *, warn: Warn) -> KafkaObserver:
-    """
+    """Open a read-only view of a Connect cluster.
+
     Args:
-        properties: a worker's; ``bootstrap.servers`` and ``group.id`` at least. Internal topics
-            that are not named are told by what is in them.
-        warn: about topics that could not be told. What clients complain about is in the errors.
+        properties: a worker's properties, at least ``bootstrap.servers`` and ``group.id``. Internal
+            topics that they do not name are recognised by their records.
+        warn: called with one line for each topic that could not be recognised. What the clients
+            log is in the errors instead.
 
     Raises:
         ClientSettingsError: clients cannot be made from these properties.
-        TopicsNotFoundError: the topics cannot be told, or there is no such config topic.
-        TransportError: the brokers do not answer, or there is no token to log in by.
+        TopicsNotFoundError: the topics cannot be recognised, or the config topic does not exist.
+        TransportError: the brokers do not answer, or there is no token to log in with.
     """
     check_worker_clients(properties, in_group=True)
     named = {key: properties[key] for key in _TOPIC_KEYS.values() if properties.get(key)}
@@ -81,7 +83,8 @@ def open_observer(properties: Mapping[str, str], *, warn: Warn) -> KafkaObserver
 
 
 def _check_config_topic(topic: str, names: Sequence[str], properties: Mapping[str, str]) -> None:
-    """Without it there is nothing to show; what is amiss with the others is a finding."""
+    """Refuse to go on without the config topic. A fault of another topic is reported as a finding
+    instead."""
     if topic not in names:
         raise TopicsNotFoundError(
             f"there is no topic {topic!r} at {properties['bootstrap.servers']}, or this principal "
@@ -91,9 +94,12 @@ def _check_config_topic(topic: str, names: Sequence[str], properties: Mapping[st
 
 
 def other_servers(worker: Mapping[str, str], config: Config) -> str | None:
-    """Where the producers of this connector write, if that is another cluster: none of these
-    servers is among the workers'. A reference in their place is not resolved, and taken for
-    others. Source: Worker.baseProducerConfigs."""
+    """Return the servers that this connector's producers write to, if those are another cluster's.
+
+    The cluster is another one if the two lists of servers have no server in common. A reference to
+    a config provider is not resolved, so it counts as another cluster. Source:
+    Worker.baseProducerConfigs.
+    """
     servers = config.get("producer.override.bootstrap.servers")
     if servers is None:
         servers = worker.get("producer.bootstrap.servers")

@@ -1,4 +1,4 @@
-"""The ports on Kafka, as the tasks of a connector open them."""
+"""The ports on Kafka for the tasks of one connector."""
 
 import time
 from collections.abc import Mapping
@@ -41,7 +41,8 @@ class MonotonicClock:
 
 
 class KafkaTaskTransport:
-    """What the tasks of one connector, and who reads or alters its offsets, need of the log."""
+    """The ports that the tasks of one connector use. Calls that read or alter the connector's
+    offsets use them too."""
 
     offset_log: KafkaKeyedLog | CombinedOffsetLog
 
@@ -103,7 +104,7 @@ class KafkaTaskTransport:
         self.clock = MonotonicClock()
 
     def offset_view(self) -> OffsetView:
-        """All source offsets of the connector, by the topics they are in."""
+        """Return all source offsets of the connector, by the topics that hold them."""
         if isinstance(self.offset_log, CombinedOffsetLog):
             return self.offset_log.view()
         return OffsetView(read_offsets(self.offset_log))
@@ -122,7 +123,7 @@ def _servers(
     connector_config: Mapping[str, str],
     kind: Literal["source", "sink"],
 ) -> str:
-    """Where the connector's records go to or come from."""
+    """Return the ``bootstrap.servers`` of the cluster that has the connector's records."""
     role: Literal["producer", "consumer"] = "producer" if kind == "source" else "consumer"
     return connector_properties(worker, connector_config, role)["bootstrap.servers"]
 
@@ -130,18 +131,18 @@ def _servers(
 def unreached(
     worker: Mapping[str, str], connector_config: Mapping[str, str], kind: Literal["source", "sink"]
 ) -> str:
-    """Why no broker of the connector's records takes a connection, or keeps one; empty: one does,
-    or the worker itself has reached them in the same way."""
+    """Return why no broker that has the connector's records accepts and keeps a connection. Empty:
+    one does, or the worker itself reached them with the same connection settings."""
     role: Literal["producer", "consumer"] = "producer" if kind == "source" else "consumer"
     given = connector_properties(worker, connector_config, role)
     servers = given["bootstrap.servers"]
     elsewhere = servers_of(servers) != servers_of(worker.get("bootstrap.servers", ""))
     if elsewhere and unresolvable(servers)[0]:
-        return ""  # what opens the transport judges that
+        return ""  # `KafkaTaskTransport` reports servers without an address
     if elsewhere and (reason := refusing(servers)):
         return reason
     if not elsewhere and connection(given) == connection(worker):
-        return ""  # told before key stores are read: most tasks are such
+        return ""  # the usual case, decided before key stores are read
     settings = librdkafka(given, "admin")
     own = worker_client_settings(worker, "admin", client_id="")
     if connection(settings) == connection(own) or not (reason := closed_unanswered(settings)):
@@ -158,15 +159,17 @@ def open_task_transport(
     exactly_once: bool,
     warn: Warn = lambda _line: None,
 ) -> KafkaTaskTransport:
-    """The ports as one connector's tasks use them: with its overrides of client settings, and its
-    offsets where they are (`headgate_kafka.logs.offset_stores`). An own offsets topic that does not
-    exist is created.
+    """Open the ports of one connector's tasks, with the connector's overrides of client settings.
+
+    The offset log reads the topics that hold the connector's offsets
+    (`headgate_kafka.logs.offset_stores`). The connector's own offsets topic is created if it does
+    not exist.
 
     Raises:
         ClientSettingsError: as `open_transport`.
-        RefusedError: no server of its clients has an address; as in Connect, where they cannot be
-            made then, its tasks fail.
+        RefusedError: no server of its clients has an address. The tasks fail, as in Connect, where
+            the clients cannot be made then.
         TopicRefusedError: its own offsets topic is not compacted, or may not be created.
-        TransportError: nobody could say whether it exists.
+        TransportError: no broker said whether its own offsets topic exists.
     """
     return KafkaTaskTransport(transport, connector_config, connector, kind, exactly_once, warn)

@@ -1,4 +1,4 @@
-"""All ports on Kafka, as a worker or a tool opens them."""
+"""All ports on Kafka for a worker or a command-line tool."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -20,7 +20,7 @@ _SYNC_KEY: Final = "worker.sync.timeout.ms"
 
 
 class KafkaTransport:
-    """The ports of one worker. Safe from several threads; it connects when first used."""
+    """The ports of one worker. Safe from several threads. It connects when first used."""
 
     def __init__(self, worker: Mapping[str, str], warn: Warn) -> None:
         clients = WorkerClients(worker, warn)
@@ -61,7 +61,7 @@ class KafkaTransport:
         return True
 
     def changed(self) -> bool:
-        """Whether the config log, the statuses or the group have something new."""
+        """Return whether the config log, the status log or the group has something new."""
         config, statuses = self.config_log.changed(), self.status_log.changed()
         return config or statuses or self.group.changed()
 
@@ -73,8 +73,8 @@ class KafkaTransport:
         self._raw.close()
 
     def keyed_log(self, topic: str) -> KafkaKeyedLog:
-        """A topic of latest values on this cluster, such as a connector's own offsets topic. To be
-        closed by the caller."""
+        """Open a compacted topic of this cluster, such as a connector's own offsets topic. The
+        caller closes it."""
         return KafkaKeyedLog(
             topic, self._topics, self._clients.reader(topic), self._writer, self._clients.warn
         )
@@ -83,13 +83,13 @@ class KafkaTransport:
 def open_transport(
     transport: Mapping[str, str], *, url: str = "", warn: Warn = lambda _line: None
 ) -> KafkaTransport:
-    """The ports of a worker. Connects when they are used; the internal topics must be there (see
-    `headgate_kafka.admin.topics.prepare_internal_topics`).
+    """Open the ports of a worker. They connect when they are used. The internal topics must exist
+    by then (`headgate_kafka.admin.topics.prepare_internal_topics`).
 
     Args:
         transport: the worker's properties, as in its file.
-        url: of the worker; of no use here, workers call each other over HTTP.
-        warn: told in one line what an operator should know.
+        url: the worker's URL. It is ignored: on Kafka, workers call each other over HTTP.
+        warn: called with one line of text for each thing that an operator should know.
 
     Raises:
         ClientSettingsError: clients cannot be made from these properties.

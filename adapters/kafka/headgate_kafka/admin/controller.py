@@ -1,9 +1,11 @@
-"""Questions that librdkafka puts to the broker which it takes for the cluster's controller.
+"""Requests that librdkafka sends to the cluster's controller.
 
-It takes the one that brokers named last, and hears of another only with new metadata, which an
-admin client does not ask for by itself. One that is gone is waited for until the time is up, each
-time: of 15 clients made when one of three brokers had just been killed, 7 could ask nothing for the
-25 s that they were watched. Seen with librdkafka 2.16.0. Java's ask for metadata once disconnected.
+librdkafka sends them to the controller of its last metadata, and an admin client does not fetch new
+metadata by itself. If that controller is gone, every request waits for it until its timeout.
+
+Measured with librdkafka 2.16.0: 15 clients were made just after one of three brokers was killed.
+For the 25 s that they were watched, 7 of them got no answer. Java's client fetches metadata after a
+disconnect.
 """
 
 from collections.abc import Callable
@@ -17,28 +19,30 @@ from headgate_kafka.failures import kafka_error
 T = TypeVar("T")
 
 TRIES_S: Final = (2.0, 4.0, 15.0)
-"""Brokers name one that is gone until its session is over, so the second may be in vain, too. The
-last is for brokers that are slow: they go on with what was asked before."""
+"""Time limits of the tries, in seconds. Brokers name a controller that is gone until its session
+times out, so the second try may fail too. The last try is for slow brokers, which go on with the
+earlier requests."""
 _LOOK_S: Final = 1.0
 
 
 def ask_controller(
     client: Any, ask: Callable[[float], T], refused: Callable[[], object] = bool
 ) -> T:
-    """What `ask` returns; asked again where it takes too long. Raises what it raises.
+    """Return the result of `ask`, which is called again after a timeout. Raise what it raises.
 
     Args:
-        client: an admin client, which `ask` asks.
-        ask: told how many seconds the client may take. It waits for the answer without a limit of
-            its own: the client has one by then, and would else be given up while this process
-            stands still.
-        refused: whether brokers do not let the client in: what took too long then takes forever.
+        client: the admin client that `ask` uses.
+        ask: makes the request, given the client's time limit in seconds. It must wait for the
+            answer without a limit of its own. The client reports a timeout itself, and a second
+            limit could expire while this process is suspended.
+        refused: returns whether brokers refuse the client's login. Then a timeout is not tried
+            again.
     """
     for limit_s in TRIES_S[:-1]:
         try:
             return ask(limit_s)
         except KafkaException as failed:
-            client.poll(0)  # or what the client complains about is never heard
+            client.poll(0)  # the client's error callbacks only run in `poll`
             if not took_too_long(failed) or refused():
                 raise
             look_again(client)
@@ -51,6 +55,6 @@ def took_too_long(failed: KafkaException) -> bool:
 
 
 def look_again(client: Any) -> None:
-    """Have it ask a broker that is there which one is the controller."""
+    """Have the client fetch metadata from a broker that is up, and so learn the controller."""
     with suppress(KafkaException):
         client.list_topics(timeout=_LOOK_S)

@@ -1,4 +1,5 @@
-"""Looks a worker's properties over against a real cluster: what would go wrong, before it does."""
+"""A check of a worker's properties against a real cluster, which finds faults before the worker
+starts."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ from headgate_kafka.records.topics import ClientsSettings
 from headgate_kafka.transport import DISABLED
 
 PLANNED_SINK: Final = "planned sink"
-"""A sink connector whose tasks plan whole batches."""
+"""Kind of a sink connector whose tasks plan whole batches."""
 SUPPORT: Final = "exactly.once.source.support"
 Warn = Callable[[str], None]
 
@@ -71,8 +72,8 @@ class Broker:
 
 
 class KafkaDoctor:
-    """One look at a cluster with a worker's own eyes. Writes nothing but, while the group has no
-    members, the epochs of transactional ids."""
+    """One check of a cluster, with a worker's own clients. It changes nothing but the epochs of
+    transactional ids, and these only while the group has no members."""
 
     def __init__(self, worker: Mapping[str, str], warn: Warn) -> None:
         self._worker = worker
@@ -81,14 +82,19 @@ class KafkaDoctor:
         self._raw = RawAdmin(worker_kafka_python(worker, client_id="headgate-doctor"))
         self._describer = GroupDescriber(worker_kafka_python(worker, client_id="headgate-doctor"))
         self._not_let_in: dict[object, str] = {}
-        """Why, by login: connectors share theirs, and each try may take until a timeout."""
+        """Reasons of refused logins, by login. Connectors share logins, and each try may take until
+        a timeout."""
 
     @cached_property
     def _topics(self) -> Topics:
         return self._clients.topics()
 
     def brokers(self) -> Broker:
-        """Raises `TransportError`: none answers, or there is no token to log in by."""
+        """Return the cluster id and the brokers' addresses.
+
+        Raises:
+            TransportError: no broker answers, or there is no token to log in with.
+        """
         self._clients.try_for_token()
         found = _describe_cluster(self._topics)
         return Broker(
@@ -99,8 +105,8 @@ class KafkaDoctor:
         return self._describer.describe(self._worker["group.id"])
 
     def internal_topics(self) -> Iterator[tuple[InternalTopic, str | None, bool]]:
-        """Each with what is wrong with it, and whether it is there. No fault: it is as workers need
-        it, or they can make it."""
+        """Yield each internal topic, its fault or None, and whether it exists. Without a fault the
+        topic is as workers need it, or they can create it."""
         for topic in internal_topics(self._worker):
             yield topic, *_fault_of(topic, self._topics)
 
@@ -111,11 +117,11 @@ class KafkaDoctor:
     def connector_rights(
         self, name: str, config: Config, kind: str, tasks: int, producers: int
     ) -> Iterator[tuple[str, Callable[[], list[Tried]]]]:
-        """Each client's permissions, tried as whom and where it logs in: who it is, and what tries
-        them. Those that log in alike are one.
+        """Yield, for each login of the connector's clients, a text that names it and a function
+        that tries its permissions with that login. Clients with the same login are one.
 
-        What tries them raises `RefusedError` where no client can be made, or none is let in, and
-        `TransportError` where brokers do not answer.
+        The functions raise `RefusedError` if no client can be made or the login is refused, and
+        `TransportError` if the brokers do not answer.
 
         Args:
             kind: source, sink, or `PLANNED_SINK`.
@@ -166,10 +172,10 @@ class KafkaDoctor:
             describer.close()
 
     def _let_in(self, login: Login) -> Topics:
-        """A client that has logged in.
+        """Return a client that has logged in.
 
         Raises:
-            RefusedError: it cannot.
+            RefusedError: no client can log in so.
         """
         refusal = login.refused or self._not_let_in.get(login.identity)
         if not refusal:
@@ -187,9 +193,12 @@ class KafkaDoctor:
         raise RefusedError(refusal)
 
     def own_topic_fault(self, name: str, config: Config) -> tuple[str, str] | None:
-        """A source connector's own offsets topic, and why its tasks would refuse it or could not
-        make it. None: all is well, or it has none, or its admin client is not let in, which its
-        permissions tell."""
+        """Return the name of a source connector's own offsets topic, and why its tasks would refuse
+        it or could not create it.
+
+        None: the topic has no fault, or the connector has none. Also None if the login of its admin
+        client is refused, which `connector_rights` reports.
+        """
         given = _given(config)
         own = self._own_topic(given, "source")
         if own is None:
@@ -224,7 +233,7 @@ class KafkaDoctor:
         try:
             idle = not self.group().members
         except GroupRefusedError:
-            idle = False  # nobody knows
+            idle = False  # the group may have members
         return Rights(
             topics,
             describer.describe,
@@ -234,9 +243,15 @@ class KafkaDoctor:
         )
 
     def stale_own_topics(self, configs: Mapping[str, Config]) -> Iterator[str]:
-        """Connectors whose own offsets topic, named or implied by where they write, is older than
-        the global one: the own topic wins, so a task would go back to where it was before
-        exactly-once was switched off (KIP-618). `configs`: of source connectors."""
+        """Yield a warning for each connector whose own offsets topic is older than the global one.
+
+        The own topic takes precedence. So a task would go back to its offsets from before
+        exactly-once was disabled (KIP-618). The topic is named in the connector's config, or
+        implied by the cluster that it writes to.
+
+        Args:
+            configs: of source connectors, by name.
+        """
         shared = self._worker["offset.storage.topic"]
         exactly_once = self._worker.get(SUPPORT, DISABLED).strip().lower() != DISABLED
         observer: KafkaObserver | None = None
@@ -262,14 +277,14 @@ class KafkaDoctor:
     def _own_newest_ms(
         self, own: str, name: str, config: Mapping[str, str], settings: ClientsSettings
     ) -> int:
-        """Read as the connector's own clients would, where they would; 0: no offset stands
-        there."""
+        """Return the timestamp, in ms, of the newest change in the own offsets topic, read with the
+        connector's own settings. 0: the topic has no offset."""
         admin = connector_admin_properties(self._worker, config, name, "source", self._warn)
         topics = Topics(librdkafka(admin, "admin"), self._warn)
         try:
             topics.partitions(own)
         except UnknownTopicError:
-            return 0  # its first task makes it
+            return 0  # the connector's first task creates it
         writer = PlainWriter(settings.producer(f"headgate-doctor-{name}", None), self._warn)
         reader = own_offsets_reader(self._worker, config, name, settings)
         log = KafkaKeyedLog(own, topics, reader, writer, self._warn)
@@ -286,8 +301,8 @@ class KafkaDoctor:
 
 
 def _written(log: KeyedLog, connector: str) -> tuple[int, bool]:
-    """When the log's offsets of the connector were changed last (0: never), and whether any
-    stands."""
+    """Return when the connector's offsets in the log were changed last, in ms (0: never), and
+    whether there is any offset."""
     found_ms, table, position, end = 0, OffsetTable(), 0, log.end()
     while position < end:
         records, position = log.read(position)
@@ -301,7 +316,8 @@ def _given(config: Config) -> dict[str, str]:
 
 
 def _why_no_client(login: Login, failed: KafkaException) -> str:
-    """Why a client cannot be made. The reader of keys for kafka-python says more of a key."""
+    """Return why a client cannot be made. Making kafka-python's arguments reads the keys too, and
+    gives a better message about a faulty one."""
     try:
         login.kafka_python()
     except ClientSettingsError as error:
@@ -318,8 +334,12 @@ def _cannot_try(reason: str, _name: str) -> Any:
 
 
 def _describe_cluster(topics: Topics) -> Any:
-    """Raises `TransportError`: no broker answers, or one refuses this client, which is told at
-    once."""
+    """Return the brokers' description of the cluster.
+
+    Raises:
+        TransportError: no broker answers, or one refuses this client's login, in which case it is
+            raised at once.
+    """
     contact, client = topics.contact, topics.client
 
     def describe(limit_s: float) -> Any:
@@ -349,7 +369,7 @@ def _fault_of_present(topic: InternalTopic, count: int, topics: Topics) -> str |
     try:
         settings = topics.settings(asked)[topic.name]
     except KafkaException:
-        return None  # a matter of permissions, told among them
+        return None  # a missing permission, which `worker_rights` or `connector_rights` reports
     policy = settings["cleanup.policy"].value
     if policy != COMPACT:
         return f"its cleanup.policy is {policy}, expected {COMPACT}: records would be lost"
@@ -357,8 +377,8 @@ def _fault_of_present(topic: InternalTopic, count: int, topics: Topics) -> str |
 
 
 def _fault_of_absent(topic: InternalTopic, topics: Topics) -> str | None:
-    """The brokers' answer when asked to make the topic as a worker would, only to see whether they
-    would."""
+    """Return why brokers would not create the topic for a worker. They are only asked to validate
+    the request (`validate_only`)."""
 
     def create(limit_s: float) -> None:
         asked = topics.client.create_topics(
@@ -395,7 +415,8 @@ def _not_made(topic: InternalTopic, contact: Contact, error: KafkaError | None) 
 
 
 def open_doctor(worker: Mapping[str, str], *, warn: Warn) -> KafkaDoctor:
-    """
+    """Make a doctor for a worker's properties, without connecting.
+
     Raises:
         ClientSettingsError: clients cannot be made from these properties.
     """

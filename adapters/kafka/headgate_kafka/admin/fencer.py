@@ -1,4 +1,4 @@
-"""Shutting out producers by their transactional ids. Source: KIP-618, `Admin.fenceProducers`."""
+"""Fencing of producers by their transactional ids. Source: KIP-618, `Admin.fenceProducers`."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,10 @@ class KafkaFencer:
         self._timeout_ms = timeout_ms
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
-        """
+        """Fence the producers that were initialised before under these ids.
+
         Raises:
-            TransportError: not all are known to be shut out; trying again does no harm.
+            TransportError: not all are known to be fenced. To try again does no harm.
         """
         if not transactional_ids:
             return

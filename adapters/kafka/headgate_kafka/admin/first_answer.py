@@ -1,7 +1,7 @@
-"""Whether brokers answer a client that has just been given its settings.
+"""A check whether brokers answer a client with given settings.
 
-librdkafka tries for ever where a listener takes connections and closes them, as one does that is
-for TLS, or for another login. It does not even complain.
+A listener for TLS, or for another login, accepts connections of a wrong client and closes them.
+librdkafka then tries for ever and logs nothing.
 """
 
 import time
@@ -20,11 +20,11 @@ _LOOK_S: Final = 0.02
 
 
 def closed_unanswered(settings: Mapping[str, Any]) -> str:
-    """Why nobody will ever answer, as far as that is seen: each connection is closed. Empty: a
-    broker answers, or refuses, or nothing is known yet.
+    """Return why no broker will ever answer: each connection is closed. Empty: a broker answers or
+    refuses, or nothing is known after `ASK_S`.
 
     Args:
-        settings: librdkafka's, of an admin client.
+        settings: librdkafka's settings of an admin client.
     """
     contact = Contact(settings, lambda _line: None)
     client = AdminClient(contact.settings)

@@ -1,12 +1,15 @@
-"""What the principals of a worker and of its connectors must be allowed, and whether they are.
+"""The permissions that the principals of a worker and its connectors need, and tests whether they
+have them.
 
 The list is Connect's (its documentation on ACLs, KIP-618). `docs/run/permissions.md` has it as
-tables. Rights on topics and groups are asked for: the brokers say what a principal may do with
-each. Of a group that is not there yet they do not: there a stranger's heartbeat tries whether Read
-is granted. Rights on transactional ids can only be tried. Looking one up needs Describe, and does
-no harm; what needs Write is to initialise a producer, which would fence the one that is at work: so
-that is tried where nobody is at work. Create is asked for where a topic lacks
-(`headgate_kafka.admin.doctor`).
+tables. How each kind of permission is tested:
+
+- Topics and groups: the brokers list the operations that a principal may perform on each. For a
+  group that does not exist yet they do not. There the heartbeat of an unknown member tests Read.
+- Transactional ids: permissions can only be tried. To look an id up needs Describe and does no
+  harm. To initialise a producer needs Write, and fences the producer at work. So Write is tried
+  only while the workers' group has no members.
+- Create: tested if a topic is missing (`headgate_kafka.admin.doctor`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,11 +32,11 @@ from headgate_kafka.login.principal import grant
 from headgate_kafka.logs.reading import Topics
 
 TASKS_TRIED: Final = 1_000
-"""Tasks of one connector that are tried: of more, the first ones and the last."""
+"""Limit of the tasks of one connector whose ids are tried. Of more, the first and the last."""
 
 
 class ResourceKind(StrEnum):
-    """As ``kafka-acls`` calls them."""
+    """Kinds of resources, as ``kafka-acls`` names them."""
 
     TOPIC = "Topic"
     GROUP = "Group"
@@ -42,15 +45,15 @@ class ResourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """One right on one resource."""
+    """One operation on one resource."""
 
     operation: str
-    """As ``kafka-acls`` calls it: Read, Write, Describe, DescribeConfigs, Create, Delete."""
+    """Name in ``kafka-acls``: Read, Write, Describe, DescribeConfigs, Create or Delete."""
     kind: ResourceKind
     name: str
     purpose: str
     optional: bool = False
-    """Without it something is not checked, or a user's wish refused; nothing fails."""
+    """Without the permission a check is left out, or a user's request is refused. No task fails."""
 
     def __str__(self) -> str:
         return f"{self.operation} on {self.kind}:{self.name}"
@@ -68,14 +71,15 @@ class Tried:
     verdict: Verdict
     reason: str = ""
     grant: str = ""
-    """The command that grants it, if it is denied."""
+    """The command that grants the permission, if it is denied."""
 
 
 # -- what is needed --
 
 
 def worker_permissions(worker: Mapping[str, str]) -> list[Permission]:
-    """Permissions of the worker's principal: its group, topics, the leader's transactional id."""
+    """Return the permissions that the worker's principal needs: on its group, the internal topics
+    and the leader's transactional id."""
     group = worker["group.id"]
     found = [Permission("Read", ResourceKind.GROUP, group, "to be a member of the workers' group")]
     for key, purpose in (
@@ -103,12 +107,12 @@ def worker_permissions(worker: Mapping[str, str]) -> list[Permission]:
 def producer_permissions(
     worker: Mapping[str, str], name: str, config: Config, tasks: int, own: str | None
 ) -> list[Permission]:
-    """Permissions of the principal of a source connector's producers.
+    """Return the permissions that the principal of a source connector's producers needs.
 
-    The topics it writes to are known only where its config has ``topic``.
+    The topics that it writes to are known only if its config has ``topic``.
 
     Args:
-        own: its own offsets topic, if it has one.
+        own: the connector's own offsets topic, if it has one.
     """
     found: list[Permission] = []
     topic = config.get("topic")
@@ -125,21 +129,23 @@ def producer_permissions(
 
 
 def reader_permissions(name: str, own: str) -> list[Permission]:
-    """Permissions of the principal that reads a source's own offsets topic. The global one workers
-    read themselves."""
+    """Return the permissions that the reader of a source connector's own offsets topic needs. The
+    global topic is read with the worker's own principal."""
     return [Permission("Read", ResourceKind.TOPIC, own, _offsets_of(name))]
 
 
 def source_admin_permissions(
     worker: Mapping[str, str], name: str, producers: int, own: str | None
 ) -> list[Permission]:
-    """Permissions of a source connector's admin client. Whether it may make an own offsets
-    topic that is not there is found by asking for that. Of data topics that it may not describe
-    the producers are told.
+    """Return the permissions that the principal of a source connector's admin client needs.
+
+    Create on its own offsets topic is not among them: if the topic is missing, the brokers are
+    asked whether they would create it. Neither is Describe on data topics: the producers' login is
+    used for topics that the admin client may not describe.
 
     Args:
-        producers: how many tasks there are, or were when producers were shut out last, whichever
-            is more: so many ids the next round may be about.
+        producers: the number of tasks now, or at the last fencing, whichever is greater. The next
+            fencing round may fence as many ids.
     """
     found: list[Permission] = []
     if own:
@@ -161,11 +167,11 @@ def consumer_permissions(
     config: Config,
     topic_names: Callable[[], Iterable[str]],
 ) -> list[Permission]:
-    """Permissions of the principal of a sink connector's consumers.
+    """Return the permissions that the principal of a sink connector's consumers needs.
 
     Args:
-        topic_names: of all topics that the principal may see, for a sink of a pattern: of others
-            that match its tasks do not know.
+        topic_names: returns the names of all topics that the principal may see, for a sink with a
+            topic pattern. Its tasks do not know of other matching topics.
     """
     group = sink_group(name, config, worker)
     topics = _topics_of(worker, config, topic_names)
@@ -183,12 +189,12 @@ def sink_admin_permissions(
     *,
     planned: bool = False,
 ) -> list[Permission]:
-    """Permissions of the principal of a sink connector's admin client.
+    """Return the permissions that the principal of a sink connector's admin client needs.
 
     Args:
         topic_names: as for `consumer_permissions`.
-        planned: whether its tasks plan whole batches, which they do with this client. Other tasks
-            have no use for it: it is there for the calls about offsets.
+        planned: its tasks plan whole batches, for which they use this client. Other tasks do not
+            use it, only the calls about offsets do.
     """
     group = sink_group(name, config, worker)
     resources = [
@@ -213,11 +219,11 @@ def _topics_of(
     try:
         return topics_now(topic_pattern(config, worker) or sink_topics(config), topic_names)
     except JavaPatternError:
-        return []  # a finding of its own
+        return []  # reported as a finding elsewhere
 
 
 def writes_transactions(worker: Mapping[str, str]) -> bool:
-    """Whether the tasks of source connectors do."""
+    """Return whether the tasks of source connectors write transactions."""
     return worker.get("exactly.once.source.support", "").strip().lower() == "enabled"
 
 
@@ -226,7 +232,8 @@ def _offsets_of(name: str) -> str:
 
 
 def _tried_tasks(count: int) -> Sequence[int]:
-    """Each of their ids takes brokers some milliseconds: of very many not all are tried."""
+    """Return the tasks whose transactional ids are tried. Each id takes brokers some milliseconds,
+    so of very many tasks not all are tried."""
     return range(count) if count <= TASKS_TRIED else (*range(TASKS_TRIED - 1), count - 1)
 
 
@@ -251,18 +258,19 @@ _OPERATIONS: Final = {
 
 
 class CannotTryError(Exception):
-    """What is to be tried cannot be asked for by these means; says why."""
+    """A permission cannot be tested with these clients. The message says why."""
 
 
 class Rights:
-    """Asks as one principal: that of `topics`, and of the other calls, which may raise
-    `CannotTryError`.
+    """Tests of the permissions of one principal, with which `topics` and the functions log in. The
+    functions may raise `CannotTryError`.
 
     Args:
-        refused_read: tries to read a group that is not there.
-        look_up: finds the coordinator of a transactional id.
-        initialise: initialises a producer with it, which fences whoever holds it. None: somebody
-            may be at work, so it is not tried.
+        describe_group: returns the description of a group.
+        refused_read: tries Read on a group that does not exist. Returns the refusal or None.
+        look_up: finds the coordinator of a transactional id. Returns the refusal or None.
+        initialise: initialises a producer with a transactional id, which fences its producer.
+            Returns the refusal or None. It is None if producers may be at work, and not tried then.
     """
 
     def __init__(
@@ -281,7 +289,8 @@ class Rights:
         self._allowed: dict[tuple[ResourceKind, str], frozenset[int] | Tried] = {}
 
     def try_all(self, permissions: Sequence[Permission]) -> list[Tried]:
-        """Each right once, for the client that cannot do without it, if there is one.
+        """Test the permissions, each once. If several clients need one, the result is for a client
+        to which it is not optional.
 
         Raises:
             TransportError: the brokers do not answer.
@@ -314,7 +323,8 @@ class Rights:
             if allowed.reason == NO_GROUP and wanted.operation == "Read":
                 return self._judged(wanted, self._refused_read(wanted.name))
             if allowed.reason == NO_GROUP and wanted.operation == "Describe":
-                return Tried(wanted, Verdict.GRANTED)  # or it would not have been said
+                # Without Describe the brokers would not say that the group does not exist.
+                return Tried(wanted, Verdict.GRANTED)
             return Tried(wanted, allowed.verdict, allowed.reason)
         granted = _OPERATIONS[wanted.operation].value in allowed
         return Tried(wanted, Verdict.GRANTED if granted else Verdict.DENIED)

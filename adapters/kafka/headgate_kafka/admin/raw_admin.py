@@ -1,4 +1,4 @@
-"""What no client of librdkafka can ask of brokers."""
+"""Administrative requests that librdkafka's clients do not have."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headgate_kafka.admin.raw_client import RawClient
 
 FENCE_MS: Final = 90_000
-"""As Connect's leader waits for those that it shuts out."""
+"""How long Connect's leader waits for the fencing of producers."""
 _REASONS: Final = {
     49: "the producer id is not that of the transactional id",
     50: "the broker's transaction.max.timeout.ms is below 60 s",
@@ -23,8 +23,8 @@ _NO_RIGHT: Final = 53
 class RawAdmin:
     """A client of kafka-python, made when first needed. Safe from several threads.
 
-    Nor is the library loaded before: hardly a task ever needs it, and it takes each new interpreter
-    150 ms and 8 MiB.
+    The library is also imported only then. Hardly any task needs it, and it costs each new
+    interpreter 150 ms and 8 MiB.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -35,19 +35,20 @@ class RawAdmin:
         self._client: RawClient | None = None
 
     def fence(self, transactional_ids: Sequence[str], timeout_ms: int) -> dict[str, int]:
-        """Error code by id (0: shut out); an id that is not in it did not answer in time."""
+        """Fence the producers of these ids. Return an error code by id, 0 if its producer is
+        fenced. An id is missing if no answer came in time."""
         deadline = time.monotonic() + timeout_ms / 1000
         with self._mutex:
             return self._made().fence(transactional_ids, deadline)
 
     def refused_lookup(self, transactional_id: str) -> str | None:
-        """Why this principal may not even find the coordinator of the id; None: it may."""
+        """Return why this principal may not find the coordinator of the id. None: it may."""
         with self._mutex:
             return self._made().refused_lookup(transactional_id)
 
     def refused_init(self, transactional_id: str) -> str | None:
-        """Why this principal may not initialise a producer with the id; None: it may, and whoever
-        held it is shut out."""
+        """Return why this principal may not initialise a producer with the id. None: it may, and
+        the id's earlier producer is now fenced."""
         refused = self.refused_lookup(transactional_id)
         if refused is not None:
             return refused
@@ -57,14 +58,15 @@ class RawAdmin:
         return None if code == 0 else self.reason(code, transactional_id)
 
     def reason(self, code: int, transactional_id: str) -> str:
-        """An error code of a broker, and what is known of it."""
+        """Return a text with a broker's error code and its likely cause."""
         known = _REASONS.get(code)
         if code == _NO_RIGHT:
             known = f"{self.principal} lacks Write on TransactionalId:{transactional_id}"
         return f"error {code} ({known})" if known else f"error {code}"
 
     def transaction_state(self, transactional_id: str) -> str | None:
-        """The coordinator's word for it, such as ``Ongoing``; None when it cannot be had."""
+        """Return the coordinator's name of the state, such as ``Ongoing``. None: it cannot be
+        had."""
         with self._mutex:
             try:
                 return self._made().transaction_state(transactional_id)

@@ -1,8 +1,8 @@
 """The requests of `RawAdmin`, over kafka-python.
 
-Neither Python client has `Admin.fenceProducers`. The request beneath it, InitProducerId alone, goes
-to each id's coordinator, many at a time: a thousand ids in well under a second. What kafka-python
-keeps to itself for that is used here and nowhere else; its version is pinned.
+Neither Python client has `Admin.fenceProducers`. This module sends the request on which that is
+built, InitProducerId, to the coordinator of each transactional id, many at a time. A thousand ids
+take well under a second. For that it uses internals of kafka-python, whose version is pinned.
 """
 
 import time
@@ -24,7 +24,8 @@ from headgate.ports import GroupInUseError, TopicPartition, TransportError
 
 _WINDOW: Final = 256
 _IN_PROGRESS: Final = frozenset({14, 15, 16, 51})
-"""Coordinator loading, not available, moved; transaction being aborted. Asked again."""
+"""Error codes after which a request is repeated: the coordinator is loading, not available or has
+moved, or the id's transaction is being aborted."""
 _HAS_MEMBERS: Final = (GroupSubscribedToTopicError, NonEmptyGroupError)
 _RETRY_S: Final = 0.01
 _LOOKUP_RETRY_S: Final = 0.1
@@ -34,15 +35,16 @@ _TRANSACTION_MS: Final = 60_000
 
 
 class RawClient:
-    """Used by one thread at a time; its methods are those of `RawAdmin`."""
+    """The connected client behind `RawAdmin`, with the same methods. For one thread at a time."""
 
     def __init__(self, settings: Mapping[str, Any], servers: str, principal: str) -> None:
-        """
+        """Connect to a broker.
+
         Args:
-            principal: whom brokers take it for.
+            principal: the principal as which brokers see this client, for messages.
 
         Raises:
-            TransportError: no broker answers, or none lets this client in.
+            TransportError: no broker answers, or all refuse this client's login.
         """
         self._servers, self._principal = servers, principal
         try:
@@ -53,10 +55,14 @@ class RawClient:
             raise self._failed("no connection for administration", error) from None
 
     def fence(self, transactional_ids: Sequence[str], deadline: float) -> dict[str, int]:
-        """Producer epochs of the transactional ids that were fenced in time.
+        """Fence the producers of these ids. Return an error code by id, 0 if its producer is
+        fenced. An id is missing if no answer came in time.
 
         Args:
-            deadline: by the monotonic clock, in seconds.
+            deadline: time on the monotonic clock, in seconds.
+
+        Raises:
+            TransportError: a coordinator could not be found or reached.
         """
         client = self._client
         found: dict[str, int] = {}
@@ -122,7 +128,11 @@ class RawClient:
         self._client.close()
 
     def _failed(self, what: str, error: Exception, right: str = "") -> TransportError:
-        """`right`: what is needed for it, as operation and resource."""
+        """Make the error of a failed request.
+
+        Args:
+            right: the permission that the request needs, as operation and resource.
+        """
         told = f"{type(error).__name__}: {error}"
         if right and isinstance(error, AuthorizationError):
             told += f"; {self._principal} lacks {right}"
@@ -132,7 +142,8 @@ class RawClient:
 async def _coordinators(
     client: KafkaAdminClient, ids: Sequence[str], deadline: float
 ) -> Mapping[str, Any]:
-    """Node by transactional id. A broker that was never asked for any makes their topic first."""
+    """Return the coordinator's node id by transactional id. It repeats the request while the
+    brokers create the topic of transactions, which they do at the first such request."""
     while True:
         try:
             found: Mapping[str, Any] = await client._find_coordinator_ids(
@@ -149,7 +160,7 @@ async def _coordinators(
 async def _round(
     client: KafkaAdminClient, todo: Sequence[str], found: dict[str, int], deadline: float
 ) -> list[str]:
-    """One request per id; those that are to be asked again."""
+    """Send one request per id and put the results into `found`. Return the ids to repeat."""
     coordinators = await _coordinators(client, todo, deadline)
     again: list[str] = []
     for first in range(0, len(todo), _WINDOW):

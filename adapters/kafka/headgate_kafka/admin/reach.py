@@ -1,4 +1,4 @@
-"""Reaches brokers, and asks them with patience for as long as they are away."""
+"""An admin client that repeats requests while brokers are away."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from headgate_kafka.login.token_trial import try_for_token
 Warn: TypeAlias = Callable[[str], None]
 
 API_TIMEOUT_MS = 60_000
-"""Java's ``default.api.timeout.ms``: how long a worker tries before it ends."""
+"""Java's default of ``default.api.timeout.ms``: how long a worker tries before it ends."""
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.05, 5.0
 REQUEST_S = 5.0
 _RETRIABLE = frozenset(
@@ -37,8 +37,8 @@ _UNREACHED = (
 
 
 class Admin:
-    """confluent-kafka's admin client, with patience: what fails because brokers are away is tried
-    again until `timeout_ms` is over."""
+    """confluent-kafka's admin client with retries. A request that fails because brokers are away is
+    repeated until `timeout_ms` is over."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class Admin:
     ) -> None:
         """
         Args:
-            settings: librdkafka's.
-            sleep: waits; may raise to end the waiting for good.
+            settings: librdkafka's settings.
+            sleep: waits. It may raise, to end the retries.
         """
-        # What it complains about is told with the failure, not line by line.
+        # The client's log lines are part of the failure's message, and not warnings of their own.
         self._contact = Contact(settings, warn=lambda _line: None)
         self.servers = self._contact.servers
         self.principal = of_librdkafka(settings)
@@ -67,13 +67,13 @@ class Admin:
         return AdminClient(self._contact.settings)
 
     def cluster(self) -> tuple[str, int]:
-        """Cluster id and the number of brokers that are up. Also shows whether any broker answers.
-        Source: ConnectUtils.kafkaClusterId.
+        """Return the cluster id and the number of brokers that are up. A worker also finds out so
+        whether any broker answers. Source: ConnectUtils.kafkaClusterId.
 
         Raises:
-            RefusedError: the brokers do not let this client in, or it gets no token for them.
-            TransportError: nobody answered in time, or no name of a broker is known to anybody; the
-                message says who was asked and what came.
+            RefusedError: the brokers refuse this client's login, or it gets no token for it.
+            TransportError: no broker answered in time, or no host in ``bootstrap.servers`` has an
+                address. The message says which servers were asked and how they failed.
         """
         if not self._has_asked:
             check_names(self.servers)
@@ -100,17 +100,19 @@ class Admin:
         quiet: bool = False,
         too_few_brokers: str = "",
     ) -> Any:
-        """What `ask`, told how many seconds it may take, returns.
+        """Return the result of `ask`, which is repeated while brokers are away.
 
         Args:
-            what: begins the message of failure.
-            too_few_brokers: what to do where they are too few for a replication factor, and stay
-                so.
+            what: the beginning of an error message.
+            ask: makes the request, given its time limit in seconds.
+            quiet: do not warn while waiting.
+            too_few_brokers: text for the message if there are, and remain, fewer brokers than the
+                replication factor.
 
         Raises:
-            RefusedError: the brokers do not let this client in: waiting does not mend it.
-            TransportError: not in time.
-            KafkaException: another error that waiting does not mend.
+            RefusedError: the brokers refuse this client's login. Waiting does not help.
+            TransportError: it did not succeed in time.
+            KafkaException: another error for which waiting does not help.
         """
         patience = self._patience(what, quiet=quiet)
         while True:
@@ -142,7 +144,7 @@ class Admin:
 
 
 class _Patience:
-    """With one thing, until a deadline."""
+    """The growing pauses between the tries of one request, until a deadline."""
 
     def __init__(
         self,
@@ -165,10 +167,10 @@ class _Patience:
         return self._deadline - time.monotonic()
 
     def wait(self, reason: str) -> None:
-        """Before the next try. The first time it says what it waits for.
+        """Wait before the next try. The first time, warn with the reason.
 
         Raises:
-            TransportError: it has been tried long enough.
+            TransportError: the deadline has passed.
         """
         left_s = self.left_s
         if left_s <= 0:

@@ -1,7 +1,7 @@
-"""What brokers refuse before any request is heard: a login, a certificate. Java's clients give up
-at once then (AuthenticationException and its subclasses); librdkafka goes on trying.
+"""Recognition of refused logins and certificates, which come before any request.
 
-A broker that is away, or goes while somebody logs in, refuses nothing.
+Java's clients give up at once then (AuthenticationException and its subclasses). librdkafka goes on
+trying. A broker that is away, or goes away during a login, does not count as refusing.
 """
 
 import json
@@ -29,9 +29,9 @@ _ALERT = re.compile(r"alert number \d+|TLSV\d+_ALERT|SSLV3_ALERT|\balert (?!clos
 _PASSING: Final = (
     "handshake failed: Local:",  # the connection ended meanwhile
     "Request not valid in current SASL state",  # a session ended before it was renewed
-    '"status":"invalid_token"',  # too old, since there is no newer one; or wrong: it is not said
+    '"status":"invalid_token"',  # expired before a newer one came, or wrong: brokers do not say
 )
-"""Texts in a failed login that stand for a broker's own trouble or an invalid token."""
+"""Texts of failed logins that may succeed later: the broker had trouble, or the token expired."""
 _NO_TOKEN: Final = "Failed to acquire SASL OAUTHBEARER token: "
 _TOKEN_REFUSED: Final = frozenset(
     {
@@ -39,16 +39,16 @@ _TOKEN_REFUSED: Final = frozenset(
         *("unauthorized_client", "unsupported_grant_type"),
     }
 )
-"""RFC 6749, 5.2."""
+"""Error codes with which a token endpoint refuses for good. Source: RFC 6749, 5.2."""
 _VERIFY_FAILED = ("0A000086", "certificate verify failed", "CERTIFICATE_VERIFY_FAILED")
 _ADVICE = re.compile(r": broker certificate could not be verified, verify that .*?\)")
-"""Librdkafka's, which speaks of its own settings."""
+"""librdkafka's advice, which names its own settings and is left out."""
 _STATE = re.compile(r"\s*\(after \d+ms in state \w+(?:, \d+ identical error\(s\) suppressed)?\)")
 
 
 def refusal(error: KafkaError) -> str:
-    """Text of librdkafka's complaint and what to do, if it is a refusal; else
-    nothing."""
+    """Return librdkafka's text and what to do about it, if the error is a refusal. Otherwise
+    empty."""
     text = _STATE.sub("", error.str()).rstrip(".: ")
     if error.code() == KafkaError._AUTHENTICATION:
         if any(sign in text for sign in _PASSING):
@@ -63,8 +63,8 @@ def refusal(error: KafkaError) -> str:
 
 
 def _token_refused(answer_text: str) -> bool:
-    """Whether an endpoint refuses to give a token; one that is away will be asked again. librdkafka
-    hands on what the endpoint said, as a rule, and not the status."""
+    """Return whether a token endpoint refuses to give a token. If it is only away it is asked
+    again. librdkafka usually hands on the endpoint's answer, but not its HTTP status."""
     try:
         answer = json.loads(answer_text)
     except ValueError:
@@ -73,7 +73,7 @@ def _token_refused(answer_text: str) -> bool:
 
 
 def tls_refusal(text: str) -> str:
-    """As `refusal`, of what OpenSSL says in either library."""
+    """As `refusal`, for an error text of OpenSSL, from librdkafka or kafka-python."""
     if any(sign in text for sign in _VERIFY_FAILED):
         return f"{text}; {TRUST_HINT}"
     if _ALERT.search(text):

@@ -1,9 +1,8 @@
-"""The internal topics: created where they are absent, checked where they are there, as Connect does
-it when a worker starts.
+"""Creation and check of the internal topics when a worker starts, as in Connect.
 
 Source: KafkaTopicBasedBackingStore.topicInitializer, TopicAdmin, KafkaConfigBackingStore.start.
-Differs: the config topic's partitions are checked before anything is read from it; and a topic's
-clean-up policy that may not be looked at is said, not only logged at level debug.
+Differs: the config topic's partitions are checked before anything is read from it. If the clean-up
+policy of a topic may not be read, a warning says so, where Connect logs at level debug.
 """
 
 import logging
@@ -33,9 +32,9 @@ _log = logging.getLogger(__name__)
 
 COMPACT = "compact"
 OWN_OFFSETS_KEY = "offsets.storage.topic"
-"""Key of a connector's own offsets topic; the worker's keys say how it is made."""
+"""Key of a connector's own offsets topic. The worker's ``offset.storage.*`` say how it is made."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What brokers that give topics no ids answer: 16 bytes of nothing, as Kafka writes them."""
+"""The topic id from brokers that give topics no ids: 16 zero bytes, as Kafka writes them."""
 _NOT_SETTINGS = frozenset({"topic", "replication.factor", "partitions", "cleanup.policy"})
 _FORBIDDEN = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
@@ -43,7 +42,8 @@ _FORBIDDEN = frozenset(
 
 
 class TopicRefusedError(Exception):
-    """An internal topic is not what Connect needs, or may not be made. Trying again is no use."""
+    """An internal topic is not as Connect needs it, or may not be created. Trying again does not
+    help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class InternalTopic:
     """The worker's property that names it."""
     purpose: str
     partitions: int
-    """-1: the broker's default."""
+    """Number of partitions. -1: the broker's default."""
     replication_factor: int
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Topic settings, from the worker's keys of the same prefix."""
+    """Topic settings, from the worker's keys with `prefix`."""
 
     @property
     def prefix(self) -> str:
-        """Prefix of the worker's keys that say how the topic is made."""
+        """Prefix of the worker's keys that say how the topic is created."""
         key = "offset.storage.topic" if self.key == OWN_OFFSETS_KEY else self.key
         return key.removesuffix("topic")
 
@@ -70,7 +70,8 @@ def config_topic(worker: Properties) -> InternalTopic:
 
 
 def offset_topic(worker: Properties, name: str | None = None) -> InternalTopic:
-    """The worker's offsets topic; `name`: a connector's own one, made like it."""
+    """Return the workers' offsets topic, or a connector's own one of this `name`, which is created
+    with the same settings."""
     found = _topic(worker, "offset.storage.", "source connector offsets", "25")
     if name is None:
         return found
@@ -89,12 +90,12 @@ def status_topic(worker: Properties) -> InternalTopic:
 
 
 def internal_topics(worker: Properties) -> tuple[InternalTopic, InternalTopic, InternalTopic]:
-    """Offsets, statuses, configurations: in the order in which Connect makes them."""
+    """Return the offsets, status and config topics, in the order in which Connect creates them."""
     return offset_topic(worker), status_topic(worker), config_topic(worker)
 
 
 def new_topic(topic: InternalTopic) -> NewTopic:
-    """As a worker asks brokers to make it."""
+    """Return the request by which a worker has brokers create the topic."""
     return NewTopic(
         topic.name,
         num_partitions=topic.partitions,
@@ -104,7 +105,8 @@ def new_topic(topic: InternalTopic) -> NewTopic:
 
 
 def ignored_keys(worker: Properties) -> list[str]:
-    """Keys of internal topics that Connect ignores with a warning: those are for it to decide."""
+    """Return the worker's keys about internal topics that Connect ignores with a warning, because
+    it sets these values itself."""
     keys = [f"{kind}.storage.cleanup.policy" for kind in ("config", "offset", "status")]
     return [key for key in (*keys, "config.storage.partitions") if key in worker]
 
@@ -131,20 +133,20 @@ def _topic(worker: Properties, prefix: str, purpose: str, partitions: str) -> In
 
 
 class Reached(NamedTuple):
-    """What a worker was told of its brokers."""
+    """A worker's Kafka cluster, as its brokers describe it."""
 
     cluster_id: str
     broker_count: int
     config_topic: str
-    """Name, topic id (KIP-516) and cluster of its config topic, which no other has; empty where the
-    brokers give topics no ids."""
+    """A text that identifies the config topic, with its name, topic id (KIP-516) and cluster.
+    Empty if the brokers give topics no ids."""
 
 
 def prepare_internal_topics(
     worker: Properties, *, warn: Warn, sleep: Callable[[float], object] = time.sleep
 ) -> Reached:
-    """Create or check the three topics of a worker. Tries for as long as the worker's
-    ``default.api.timeout.ms`` says.
+    """Create or check the three internal topics of a worker. Each request is tried for the worker's
+    ``default.api.timeout.ms``.
 
     Raises:
         TopicRefusedError: one of them is not as Connect needs it.
@@ -153,7 +155,7 @@ def prepare_internal_topics(
     admin = _admin(worker, warn, sleep)
     admin.cluster()
     ensure_topics(admin, internal_topics(worker), warn=warn)
-    # If they are just starting there are more of them by now.
+    # If the brokers are just starting, more of them are up by now.
     found, count = admin.cluster()
     return Reached(found, count, _identity(admin, config_topic(worker), found))
 
@@ -161,7 +163,7 @@ def prepare_internal_topics(
 def reach_cluster(
     worker: Properties, *, warn: Warn, sleep: Callable[[float], object] = time.sleep
 ) -> Reached:
-    """As `prepare_internal_topics`, for a worker without topics of its own."""
+    """As `prepare_internal_topics`, for a worker without internal topics."""
     return Reached(*_admin(worker, warn, sleep).cluster(), "")
 
 
@@ -174,10 +176,11 @@ def _admin(worker: Properties, warn: Warn, sleep: Callable[[float], object]) -> 
 
 
 def ensure_topics(admin: Admin, topics: Sequence[InternalTopic], *, warn: Warn) -> None:
-    """Create what is absent, check what is there.
+    """Create the topics that do not exist and check the others.
 
     Raises:
-        TopicRefusedError: wrong clean-up policy or partitions, not allowed, not possible.
+        TopicRefusedError: a topic has a wrong clean-up policy or wrong partitions, or may not or
+            cannot be created.
         TransportError: the brokers did not answer in time.
     """
     for topic in topics:
@@ -189,9 +192,9 @@ def ensure_topics(admin: Admin, topics: Sequence[InternalTopic], *, warn: Warn) 
 
 
 def _create(admin: Admin, topic: InternalTopic) -> bool:
-    """Whether it was made just now."""
-    # Whether it is there is asked first: brokers that forbid the creation, or are too few for the
-    # replication factor, refuse also what need not be created.
+    """Create a topic if it does not exist. Return whether it was created just now."""
+    # Look first: brokers that forbid the creation, or are too few for the replication factor,
+    # also refuse a topic that exists.
     if _partitions(admin, topic) is not None:
         return False
     new = new_topic(topic)
@@ -205,7 +208,7 @@ def _create(admin: Admin, topic: InternalTopic) -> bool:
         )
     except KafkaException as error:
         code, text = error.args[0].code(), error.args[0].str()
-        if code == KafkaError.TOPIC_ALREADY_EXISTS:  # another worker was faster, perhaps just now
+        if code == KafkaError.TOPIC_ALREADY_EXISTS:  # another worker has created it meanwhile
             _await_leaders(admin, topic)
             return False
         hint = ""
@@ -223,7 +226,7 @@ def _create(admin: Admin, topic: InternalTopic) -> bool:
 
 
 def _await_leaders(admin: Admin, topic: InternalTopic) -> None:
-    """A new topic takes the brokers a moment: until then its offsets cannot be asked for."""
+    """Wait until all partitions of a new topic have leaders. Before, its offsets cannot be read."""
 
     def ask(limit_s: float) -> None:
         listed = admin.client.list_topics(topic.name, timeout=limit_s).topics[topic.name]
@@ -240,7 +243,7 @@ def _created(client: AdminClient, new: NewTopic, limit_s: float) -> None:
 
 
 def _partitions(admin: Admin, topic: InternalTopic) -> int | None:
-    """None: it is not there."""
+    """Return the number of a topic's partitions. None: it does not exist."""
     described = _description(admin, topic)
     return None if described is None else len(described.partitions)
 
@@ -250,7 +253,7 @@ def _identity(admin: Admin, topic: InternalTopic, cluster_id: str) -> str:
     topic_id = _NO_ID if described is None else str(described.topic_id)
     if topic_id == _NO_ID:
         return ""
-    # Workers compare it: it is a part of the protocol, and stays as it is from release to release.
+    # Workers compare this text, so it is part of the protocol and must not change between releases.
     written = topic_id.translate(str.maketrans("+/", "-_"))  # as Kafka's own tools write it
     return f"'{topic.name}' (id {written}, Kafka cluster {cluster_id})"
 
@@ -258,7 +261,11 @@ def _identity(admin: Admin, topic: InternalTopic, cluster_id: str) -> str:
 def _description(
     admin: Admin, topic: InternalTopic, *, awaited: bool = False
 ) -> TopicDescription | None:
-    """None: it is not there. `awaited`: it was made, perhaps just now, and brokers may not know."""
+    """Return the description of a topic. None: it does not exist.
+
+    Args:
+        awaited: the topic was created, perhaps just now. Wait until the brokers know it.
+    """
 
     def ask(limit_s: float) -> TopicDescription | None:
         described = admin.client.describe_topics(

@@ -1,6 +1,7 @@
-"""A group as its coordinator describes it to somebody who is no member. Source: DescribeGroups.
+"""Description of a group by its coordinator, for clients that are not members. Source:
+DescribeGroups.
 
-The coordinator does not tell the generation of a classic group; it is in the workers' statuses.
+The response does not have the generation of a classic group. The workers' statuses have it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,7 +20,7 @@ from headgate_kafka.group.wire import decode, encode
 from headgate_kafka.login.principal import of_kafka_python
 
 UNKNOWN_GROUP: Final = 69
-"""The code that newer brokers give for a group they never heard of; older ones call it Dead."""
+"""Newer brokers' error code for a group that does not exist. Older brokers describe it as Dead."""
 _RETRY_S: Final = 0.1
 _Ask: TypeAlias = Callable[[str], Awaitable[object]]
 
@@ -29,9 +30,9 @@ class DescribedMember:
     member_id: str
     client_id: str
     host: str
-    """As the broker writes it: ``/10.0.0.7``."""
+    """Address as the broker writes it: ``/10.0.0.7``."""
     metadata: bytes
-    """Metadata of the join that the current generation began with, in the group's protocol."""
+    """Metadata of the member's join for the current generation, encoded in the group's protocol."""
     assignment: bytes
 
 
@@ -39,31 +40,35 @@ class DescribedMember:
 class DescribedGroup:
     group: str
     state: str
-    """As the broker calls it: Stable, PreparingRebalance, CompletingRebalance, Empty, Dead."""
+    """The broker's name for it: Stable, PreparingRebalance, CompletingRebalance, Empty, Dead."""
     protocol_type: str
-    """``connect`` for workers; empty if the group is not there."""
+    """``connect`` for workers. Empty if the group does not exist."""
     protocol: str
-    """Protocol that all members share; empty while there is none."""
+    """The protocol that all members share. Empty while there is none."""
     members: tuple[DescribedMember, ...]
-    """While a round is under way their metadata is empty."""
+    """The members. While a round is under way their metadata is empty."""
     coordinator: str
     """Address of the coordinator."""
     authorized_operations: frozenset[int] = frozenset()
-    """What the principal that asked may do with the group: codes of Kafka's ACL operations."""
+    """Codes of Kafka's ACL operations that the asking principal may perform on the group."""
 
 
 class GroupDescriber:
-    """Keeps its connections for the next question."""
+    """A client that describes groups. It keeps its connections from call to call."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """`settings`: kafka-python's arguments, as for `KafkaGroup`."""
+        """
+        Args:
+            settings: kafka-python's arguments, as for `KafkaGroup`.
+        """
         self._link = Link(settings)
         self._principal = of_kafka_python(settings)
 
     def describe(self, group: str, timeout_ms: int = 10_000) -> DescribedGroup:
-        """
+        """Return the coordinator's description of a group.
+
         Raises:
-            GroupRefusedError: this principal may not see the group.
+            GroupRefusedError: this principal may not describe the group.
             TransportError: no answer in time.
         """
         try:
@@ -74,8 +79,10 @@ class GroupDescriber:
         return found
 
     def refused_read(self, group: str, timeout_ms: int = 10_000) -> str | None:
-        """Why this principal may not be a member of `group`; None: it may. Harms nobody: the
-        broker looks at the right first, and then knows no such member.
+        """Return why this principal may not be a member of `group`. None: it may.
+
+        It sends the heartbeat of an unknown member, which does not disturb the group. The broker
+        checks the permission first, and then answers that it does not know the member.
 
         Raises:
             TransportError: no answer in time.

@@ -1,10 +1,10 @@
-"""Requests of the group protocol to their coordinator, over kafka-python's connections.
+"""Connections of kafka-python that carry the group's requests to its coordinator.
 
-What kafka-python does not promise to keep is used here (and by `raw_client` for itself): its
-connection manager and its event loop on a thread of its own. So its version is checked.
+This module uses internals of kafka-python: its connection manager, and its event loop on a thread
+of its own. So the installed version is checked. (`raw_client` also uses internals.)
 
-Its `BaseCoordinator` is left aside: it would be a second state machine of the membership beside
-`headgate.membership.member`, with a clock and retries of its own, and the two would fight.
+kafka-python's `BaseCoordinator` is not used. It would be a second state machine of the membership
+beside `headgate.membership.member`, with a clock and retries of its own, and the two would fight.
 """
 
 import logging
@@ -31,7 +31,8 @@ from headgate_kafka.login.principal import of_kafka_python
 
 KAFKA_PYTHON: Final = "3.0.12"
 ANSWER_BYTES_MAX: Final = 2**30
-"""A leader is sent what every member holds; kafka-python's own limit is a million bytes."""
+"""Size limit of a response. A leader is sent the metadata of every member, and kafka-python's own
+limit is a million bytes."""
 REQUEST_MS: Final = 10_000
 _LOGGER: Final = logging.getLogger("kafka.net")
 _RECONNECT_MS_MAX: Final = 1_000
@@ -49,13 +50,13 @@ class CodeError(Exception):
 
 
 class NotLetInError(Exception):
-    """A broker refuses the login or a certificate, or its own certificate is refused here: not a
-    matter of time. The message has what to do."""
+    """A broker refuses the login or the client's certificate, or its own certificate is refused
+    here. Waiting does not help. The message says what to do."""
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]
-    """kafka-python's connections, which let what came with the end of a connection be read before
-    they end: brokers answer a wrong password and close."""
+    """kafka-python's connections, changed so that the last bytes of a connection are read before
+    it ends. A broker that refuses a password answers and closes at once."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
@@ -63,7 +64,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
 
         def receive_whole() -> tuple[bytes, Exception | None]:
             data, error = receive()
-            # The end is seen again at the next look.
+            # The next read sees the end of the connection again.
             return (data, None) if data else (data, error)
 
         transport._sock_recv = receive_whole
@@ -72,23 +73,26 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """Where a group's coordinator is. The broker reads no further request from a connection before
-    it has answered the last one, and it may hold a join for a minute: so there are two."""
+    """A group's coordinator and the two connections to it.
+
+    A broker reads no further request from a connection until it has answered the last one, and it
+    may hold a join for a minute. So heartbeats have a connection of their own.
+    """
 
     address: str
     waiting: str
-    """Connection of joins and syncs."""
+    """Node id of the connection for joins and syncs."""
     quick: int
-    """Connection of everything else."""
+    """Node id of the connection for all other requests."""
 
 
 def error_name(code: int) -> str:
-    """As Kafka's table of error codes has it."""
+    """Return the name of an error code in Kafka's protocol."""
     return str(getattr(for_code(code), "message", None) or f"error {code}")
 
 
 def check_version() -> None:
-    """Raises RuntimeError for another version than the one that this page was written for."""
+    """Raise RuntimeError unless kafka-python has the version that this module was written for."""
     found = version("kafka-python")
     if found != KAFKA_PYTHON:
         raise RuntimeError(
@@ -98,13 +102,20 @@ def check_version() -> None:
 
 
 class Link:
-    """One event loop and its connections. Coroutines given to `spawn` and `call` run on its
-    thread, one step at a time; they share state without locks and must not block."""
+    """One event loop on a thread of its own, and its connections.
+
+    Coroutines given to `spawn` and `call` run on that thread, one step at a time. They share state
+    without locks and must not block.
+    """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """`settings`: kafka-python's arguments, see `client_settings`. Does not connect yet."""
+        """Start the thread without connecting yet.
+
+        Args:
+            settings: kafka-python's arguments (`clients.settings.kafka_python`).
+        """
         if _LOGGER.level == logging.NOTSET:
-            # It logs every failed attempt as an error; here the caller is told.
+            # kafka-python logs every failed attempt as an error. Here the caller gets the failure.
             _LOGGER.setLevel(logging.CRITICAL)
         self.servers = ",".join(settings.get("bootstrap_servers", ())) or "no bootstrap servers"
         self._login = of_kafka_python(settings) if settings.get("sasl_mechanism") else ""
@@ -123,15 +134,23 @@ class Link:
         self._net.start()
 
     def spawn(self, function: Callable[..., Any], *args: Any) -> None:
-        """Run it on the link's thread, now or soon; from any thread. Raises OSError if the link
-        has ended."""
+        """Run `function` soon on the link's thread, and do not wait for it. From any thread.
+
+        Raises:
+            OSError: the link's thread has ended.
+        """
         try:
             self._manager.call_soon(function, *args)
         except (RuntimeError, KafkaError) as error:
             raise OSError(f"the connections' thread has ended: {error}") from error
 
     def call(self, function: Callable[..., Awaitable[Any]], *args: Any, timeout_ms: int) -> Any:
-        """Run it and wait; not on the link's thread. Raises what it raises, and TimeoutError."""
+        """Run `function` on the link's thread and return its result. Not from the link's thread.
+
+        Raises:
+            TimeoutError: it did not finish within `timeout_ms`.
+            Exception: whatever `function` raises.
+        """
         done = threading.Event()
         future = self._manager.call_soon(function, *args)
         future.add_both(lambda _: done.set())
@@ -145,11 +164,11 @@ class Link:
         await self._net.sleep(seconds)
 
     async def ask(self, node: str | int, request: Any, timeout_ms: int = REQUEST_MS) -> Any:
-        """The response to one request; after the timeout the connection is closed.
+        """Send one request and return the response. After the timeout the connection is closed.
 
         Raises:
-            NotLetInError: the broker, or this side, refuses the other.
-            KafkaError, OSError: there is no connection, or it ended before the answer.
+            NotLetInError: the broker refuses this client, or this client refuses the broker.
+            KafkaError, OSError: there is no connection, or it ended before the response came.
         """
         connection = await self._connected(node)
         return await connection.send_request(request, request_timeout_ms=timeout_ms)
@@ -176,7 +195,7 @@ class Link:
         """Ask any broker for the group's coordinator.
 
         Raises:
-            CodeError: it is not available, or may not be known to this client.
+            CodeError: it is not available, or this client may not describe the group.
             NotLetInError: a broker refuses this client.
             KafkaError, OSError: no broker answers.
         """
@@ -188,7 +207,7 @@ class Link:
         try:
             response = await self.ask(node, request)
         except (KafkaError, OSError):
-            # The brokers may all have moved: next time by the addresses that were given.
+            # The brokers may all have moved, so start again from ``bootstrap.servers``.
             await self._bootstrap()
             raise
         found = response.coordinators[0] if response.coordinators else response
@@ -202,7 +221,7 @@ class Link:
         )
 
     async def _bootstrap(self) -> None:
-        """Learn the brokers from the next address of ``bootstrap.servers``."""
+        """Fetch the list of brokers from the next address of ``bootstrap.servers``."""
         brokers = self._manager.cluster.bootstrap_brokers()
         node = brokers[self._bootstraps % len(brokers)].node_id
         self._bootstraps += 1
@@ -212,8 +231,8 @@ class Link:
             raise NodeNotReadyError("the broker names no brokers yet")
 
     def drop(self, node: str | int) -> None:
-        """Close the connection and forget what is asked on it, also that its login was refused; on
-        the link's thread."""
+        """Close a node's connection, and forget its pending requests and that its login was
+        refused. On the link's thread."""
         self._manager._auth_failures.pop(node, None)
         connection = self._manager._conns.pop(node, None)
         if connection is not None:

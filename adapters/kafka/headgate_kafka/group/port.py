@@ -1,15 +1,16 @@
 """The group port on a Kafka broker: a worker's requests to the coordinator of its group.
 
-`headgate.membership.member` is the state machine of the membership; this carries its requests and
-decides nothing about it. What it adds is what a connection needs: finding the coordinator, waiting
-while it is loading or moving, connecting again with growing pauses, and what a broker does
-differently from a coordinator at hand:
+`headgate.membership.member` is the state machine of the membership. This module carries its
+requests and decides nothing about the membership. It finds the coordinator, waits while the
+coordinator is loading or moving, and connects again with growing pauses.
 
-- It answers the requests of one connection in turn and holds a join until the round is complete.
-  Heartbeats go on meanwhile, so they have a connection of their own.
-- A leader that joins twice begins a second round. The member repeats what is not answered; a
-  repetition is not sent while the request is under way or its answer is on its way to the member.
-- It would read a new join only after it has answered the old one. So the new one takes a new
+A broker differs in three ways from a coordinator in this process:
+
+- A broker answers the requests of one connection in turn, and holds a join until the round is
+  complete. Heartbeats go on meanwhile, so they have a connection of their own.
+- A leader that joins twice begins a second round. The member repeats requests that are not
+  answered. A repetition is dropped while the request is under way, and after it was answered.
+- A broker reads a new join only after it has answered the old one. So a new join takes a new
   connection, and the old one is closed.
 """
 
@@ -43,7 +44,8 @@ from headgate_kafka.group.wire import decode, encode
 from headgate_kafka.login.principal import grant, of_kafka_python
 
 PASSING: Final = frozenset({7, 14, 15, 16})
-"""Timed out, loading, not available, moved: the coordinator is looked for again."""
+"""Error codes after which the coordinator is looked for again: timed out, loading, not available,
+moved."""
 JOIN_EXTRA_MS: Final = 5_000
 """How much longer than the rebalance timeout a round may take. Source: Java's
 AbstractCoordinator."""
@@ -64,11 +66,11 @@ _DESCRIBING: Final = ("FindCoordinator", "DescribeGroups")
 
 
 class GroupRefusedError(RefusedError):
-    """What the brokers refuse concerns a group, or the login."""
+    """The brokers refuse a request about a group, or the login."""
 
 
 def refused(group: str, at: str, error: Exception, who: str) -> GroupRefusedError:
-    """With the operation, the resource and the principal."""
+    """Make the error of a refusal, with the operation, the resource and the principal `who`."""
     if not isinstance(error, CodeError):
         return GroupRefusedError(f"no connection for {who} at {at}: {error}")
     refusal = f"{error.operation} on group {group!r} was refused at {at}: {error}"
@@ -83,20 +85,21 @@ def refused(group: str, at: str, error: Exception, who: str) -> GroupRefusedErro
 
 
 class _Lane:
-    """One connection's requests, one after the other. On the link's thread only."""
+    """The request of one connection, one at a time. Used on the link's thread only."""
 
     current: GroupRequest | None = None
-    """Not answered yet."""
+    """The request that is not answered yet."""
     sent = False
-    """`current` is with the broker, as far as is known."""
+    """`current` was sent, and no failure of it is known."""
 
 
 class _Failures:
-    """Why nothing is answered. Written on the link's thread, read by others."""
+    """The reason why requests are not answered. Written on the link's thread, read by others."""
 
     error: TransportError | None = None
-    """To be told; None: all is well, or has failed only once."""
+    """The error that `receive` raises. None: no attempt has failed, or only one."""
     bug: BaseException | None = None
+    """An unexpected exception on the link's thread. Later calls raise it."""
 
     def __init__(self) -> None:
         self._last: TransportError | None = None
@@ -107,19 +110,19 @@ class _Failures:
         self._many = 0
 
     def refused(self, error: GroupRefusedError) -> float:
-        """How long to wait before trying again, in seconds."""
+        """Note a refusal. Return how long to wait before the next attempt, in seconds."""
         self.error = self._last = error
         return _REFUSED_PAUSE_S
 
     def failed(self, refusal: str, error: Exception) -> float:
         self._many += 1
-        # That a connection may not be tried yet is no reason of its own.
+        # NodeNotReadyError only says that kafka-python pauses between attempts to connect.
         if self._last is None or not isinstance(error, NodeNotReadyError):
             name, text = type(error).__name__, str(error)
             self._last = TransportError(
                 f"{refusal}: {text}" if text.startswith(name) else f"{refusal}: {name}: {text}"
             )
-        # A connection that ended once is no news: the second try will tell.
+        # A single failure, such as a closed connection, is not reported. A second one is.
         self.error = self._last if self._many > 1 else None
         pause_s: float = _PAUSE_S * 2 ** min(self._many - 1, 10)
         return min(pause_s, _PAUSE_S_MAX)
@@ -127,14 +130,14 @@ class _Failures:
 
 class KafkaGroup:
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """Connects when there is something to send, under the client id of the first join: the
-        broker makes member ids of it.
+        """Make the port without connecting. The first request connects, under the client id of the
+        join, from which the broker makes the member id.
 
         Args:
-            settings: kafka-python's arguments, see `client_settings.worker_kafka_python`.
+            settings: kafka-python's arguments (`clients.settings.worker_kafka_python`).
 
         Raises:
-            RuntimeError: kafka-python is not of the version that this was written for.
+            RuntimeError: kafka-python has another version than this adapter was written for.
         """
         check_version()
         self._settings = dict(settings)
@@ -146,9 +149,10 @@ class KafkaGroup:
         self._waiting = _Lane()
         self._quick = _Lane()
         self._settled: list[GroupRequest] = []
-        """The last join, and the sync of its round, once answered without an error."""
+        """The last join, and the sync of its round, if they were answered without an error."""
         self._round_over = False
-        """A heartbeat says that the round which the current join waits for has ended."""
+        """A heartbeat was answered ILLEGAL_GENERATION while a join waits, so its round has
+        ended."""
         self._session_timeout_ms = self._rebalance_timeout_ms = REQUEST_MS
         self._left = threading.Event()
         self._left.set()
@@ -156,7 +160,7 @@ class KafkaGroup:
         self._on_change: Callable[[], None] = lambda: None
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Have `on_change` called, on a thread of this group's own, when an answer has arrived."""
+        """Have `on_change` called, on the link's thread, when a response has arrived."""
         self._on_change = on_change
 
     def send(self, request: GroupRequest) -> None:
@@ -172,21 +176,26 @@ class KafkaGroup:
             raise TransportError(f"group {request.group!r}: {error}") from None
 
     def receive(self) -> Sequence[GroupResponse]:
-        """Raises GroupRefusedError for what time alone will not mend."""
+        """Return the responses that have arrived since the last call. Do not wait.
+
+        Raises:
+            GroupRefusedError: the brokers refuse the request or the login. Waiting does not help.
+            TransportError: at least two attempts have failed and no response has come.
+        """
         if not self._arrived:
             self._raise_bug()
             if self._failures.error is not None:
-                # A new one each time: raising fills it with this call's traceback.
+                # A copy is raised, because raising adds this call's traceback to the exception.
                 raise type(self._failures.error)(str(self._failures.error))
             return ()
         return [self._arrived.popleft() for _ in range(len(self._arrived))]
 
     def changed(self) -> bool:
-        """Whether `receive` has something to say; costs nothing."""
+        """Return whether `receive` would return a response or raise. It is cheap."""
         return bool(self._arrived or self._failures.error or self._failures.bug)
 
     def close(self) -> None:
-        """Waits a moment for a leave that is under way."""
+        """Close the connections, after waiting up to `LEAVE_MS` for the response to a leave."""
         self._left.wait(LEAVE_MS / 1000)
         self._closed = True
         if self._started is not None:
@@ -231,20 +240,21 @@ class KafkaGroup:
     def _is_repetition(self, request: GroupRequest) -> bool:
         match request:
             case JoinGroup() if request == self._waiting.current:
-                # Should its answer have been lost, it is asked for once more.
+                # If the round is over the join's response may be lost, so the join is sent again.
                 return not (self._round_over and self._waiting.sent)
             case JoinGroup() if request.sequence == 0:
-                return False  # its sender does not number them, so every one is new
+                return False  # the sender does not number its joins, so each one is new
             case JoinGroup() | SyncGroup():
                 return request == self._waiting.current or request in self._settled
             case Heartbeat():
-                # What is answered late is no better a sign of life than what is asked now.
+                # One heartbeat under way is enough: a second one would be answered after it.
                 return self._quick.sent or isinstance(self._quick.current, LeaveGroup)
             case LeaveGroup():
                 return request == self._quick.current
 
     async def _attempt(self, lane: _Lane, request: GroupRequest) -> float | None:
-        """One try: seconds to wait before the next, None if there is to be none."""
+        """Try once to send `request`. Return the pause in seconds before the next try. None: there
+        is to be no further try."""
         if lane.current is not request:
             return None
         try:
@@ -259,7 +269,7 @@ class KafkaGroup:
             answer = decode(request, response)
         except (CodeError, NotLetInError, KafkaError, OSError) as error:
             if lane.current is not request:
-                return None  # given up: its connection was closed
+                return None  # a later request has replaced it and closed its connection
             lane.sent = False
             return self._failed(request, error)
         if lane.current is request:
@@ -284,7 +294,8 @@ class KafkaGroup:
             self._on_change()
 
     def _failed(self, request: GroupRequest, error: Exception) -> float:
-        """Forget what may be wrong; seconds to wait."""
+        """Note a failure and forget the coordinator, which may have moved. Return the pause in
+        seconds before the next attempt."""
         at = self._coordinator.address if self._coordinator else self._link.servers
         code = error.code if isinstance(error, CodeError) else None
         if not isinstance(error, CodeError | NodeNotReadyError):

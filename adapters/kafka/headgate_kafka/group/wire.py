@@ -1,4 +1,4 @@
-"""The group's requests and responses as kafka-python has them."""
+"""Translation between the core's group messages and kafka-python's requests and responses."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -32,11 +32,11 @@ ANSWERS: Final[Mapping[int, GroupError]] = {
     27: GroupError.REBALANCE_IN_PROGRESS,
     79: GroupError.MEMBER_ID_REQUIRED,
 }
-"""Codes that are for the member to act upon."""
+"""Error codes that the member's state machine handles itself."""
 _JOIN_VERSION_MAX: Final = 7
-"""Later ones add a reason, and a word for static members."""
+"""Later versions add a reason, and a field for static members."""
 _SYNC_VERSION_MAX: Final = 4
-"""Version 5 wants to be told again what the join said of the protocol."""
+"""Version 5 requires the protocol type and name of the join once more."""
 
 
 def encode(request: GroupRequest) -> Any:
@@ -74,7 +74,7 @@ def encode(request: GroupRequest) -> Any:
                 group_instance_id=None,
             )
         case LeaveGroup():
-            # Older brokers read the first field, newer ones the second.
+            # Older brokers read `member_id`, newer ones `members`.
             identity = LeaveGroupRequest.MemberIdentity
             return LeaveGroupRequest(
                 group_id=request.group,
@@ -86,10 +86,10 @@ def encode(request: GroupRequest) -> Any:
 
 
 def decode(request: GroupRequest, response: Any) -> GroupResponse | None:
-    """None: the member awaits no answer.
+    """Return the core's message for a response. None: the member awaits no answer to its leave.
 
     Raises:
-        CodeError: a code that is not for the member.
+        CodeError: the response has an error code that is not in `ANSWERS`.
     """
     code: int = response.error_code
     error = ANSWERS.get(code)

@@ -1,1 +1,1 @@
-"""The internal topics on Kafka: read, written, claimed; and the stores of source offsets."""
+"""The internal topics on Kafka: reading, writing, claiming, and the stores of source offsets."""

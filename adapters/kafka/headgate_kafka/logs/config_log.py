@@ -1,7 +1,9 @@
-"""The config topic: one partition, a plain writer for all, a transactional one for the leader.
+"""The config topic: one partition, a plain producer for every worker, a transactional one for the
+leader.
 
-A *position* is a consumer's: transaction markers count. The *config offset* is that of a record,
-plus 1. They differ as soon as a leader has written. Source: KafkaConfigBackingStore, KIP-618.
+A *position* is a consumer's, so it also counts transaction markers. The *config offset* is the
+offset of a record, plus 1. The two differ as soon as a leader has written. Source:
+KafkaConfigBackingStore, KIP-618.
 """
 
 import threading
@@ -22,21 +24,24 @@ from headgate_kafka.records.first_contact import connect
 CLAIM_MS: Final = 20_000
 SYNC_MS: Final = 3_000
 READY_MAX: Final = 20_000
-"""Records kept for readers at the most while the end is awaited: a config topic may be long."""
+"""Limit of the records that `end` keeps for readers, since a config topic may be long."""
 _UNSENT: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-"""What is said of records that never left, since their transaction had failed: not why."""
+"""Delivery errors of records that were dropped because their transaction had failed. They do not
+say why it failed."""
 _PLACE: Final = 0
-"""The one partition."""
+"""The number of the only partition."""
 
 
 class KafkaConfigLog:
-    """Safe from several threads; readers at several positions disturb each other's pace, no more.
+    """The config log on Kafka. Safe from several threads. Readers at several positions slow each
+    other down, but get the right records.
 
     Args:
-        reader_settings, writer_settings: librdkafka's, of the worker.
-        transactional_id: of the leader's producer; None where exactly-once sources are disabled:
-            then `claim` takes a note, and nobody is fenced.
-        sync_ms: `read` gives up waiting for what `end` promised when nothing came for so long.
+        reader_settings, writer_settings: librdkafka's settings of the worker's clients.
+        transactional_id: of the leader's producer. None if exactly-once sources are disabled: then
+            `claim` only notes the claim, and fences no other leader.
+        sync_ms: how long `end`, or a `read` up to the end that it returned, waits without progress
+            before it fails.
     """
 
     def __init__(
@@ -68,21 +73,28 @@ class KafkaConfigLog:
         self._closed = False
         self._ready: list[LogRecord] = []
         self._start = 0
-        """The position before `_ready`."""
+        """The position of the first record in `_ready`."""
         self._promised = 0
-        """What `end` returned last: up to there `read` waits."""
+        """The highest position that `end` has returned. Below it `read` waits for records."""
 
     # -- writing --
 
     def claim(self, generation: int) -> None:
-        """Kafka cannot tell generations apart: the last to claim writes, as in Connect. Whether it
-        still leads it learns from the group."""
+        """Become the only writer of privileged records.
+
+        Kafka does not know generations, so the last worker that claims may write, as in Connect. A
+        worker learns from its group whether it still leads.
+        """
         if self._leader is not None:
             self._leader.claim(generation)
         self._claimed = True
 
     def append(self, records: Sequence[tuple[str, bytes | None]], *, privileged: bool) -> int:
-        """Plain records are all written or none only where one is given."""
+        """Append records and return the config offset after them.
+
+        Privileged records are written in one transaction, unless exactly-once sources are disabled.
+        All other records are not atomic: some of them may be written although the call fails.
+        """
         if privileged and self._leader is not None:
             return self._leader.append(records)
         if privileged and not self._claimed:
@@ -92,8 +104,8 @@ class KafkaConfigLog:
     # -- reading --
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Have `on_change` called, from any thread, when there may be something to read. Before the
-        first read."""
+        """Have `on_change` called, from any thread, when there may be something to read. To be
+        called before the first read."""
         self._on_arrival = on_change
 
     def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
@@ -107,8 +119,11 @@ class KafkaConfigLog:
             return taken, self._start
 
     def end(self) -> int:
-        """Waits here, on the caller's thread, until all is there, or so much that reading takes
-        a while: `read` then returns it at once to a reader that goes on where it ended last."""
+        """Return the topic's end, after fetching the records before it, on the caller's thread.
+
+        It stops fetching at `READY_MAX` records. A `read` that goes on where the last one ended
+        then gets the fetched records without waiting.
+        """
         timeout_s = self._sync_ms / 1000
         end = self._topics.ends([(self._topic, _PLACE)])[self._topic, _PLACE]
         reached, moved_at = -1, time.monotonic()
@@ -129,7 +144,8 @@ class KafkaConfigLog:
         return end
 
     def changed(self) -> bool:
-        """Whether `read` has something for a reader that goes on where it ended last. Cheap."""
+        """Return whether a `read` that goes on where the last one ended would return something.
+        It is cheap."""
         with self._mutex:
             if self._ready or self._reader is None:
                 return True
@@ -137,7 +153,7 @@ class KafkaConfigLog:
             return bool(self._ready) or self._start < self._reader.positions[_PLACE]
 
     def close(self) -> None:
-        self._closed = True  # who waits for brokers now reads nothing any more
+        self._closed = True  # without the mutex: a call that waits for brokers starts no reader
         with self._mutex:
             if self._reader is not None:
                 self._reader.close()
@@ -147,7 +163,11 @@ class KafkaConfigLog:
             self._leader.close()
 
     def _at(self, position: int) -> TopicReader:
-        """Raises TransportError where nobody says where the topic begins, or after `close`."""
+        """Return the reader at `position`, moving it there if it stands elsewhere.
+
+        Raises:
+            TransportError: no broker said where the topic begins, or this log was closed.
+        """
         if self._closed:
             raise self._topics.contact.error(f"the log of topic {self._topic!r} was closed")
         if self._reader is None or position != self._start:
@@ -155,7 +175,7 @@ class KafkaConfigLog:
             reader = self._reader or TopicReader(
                 self._reader_settings, self._topic, self._warn, self._on_arrival
             )
-            self._reader = None  # one that could not start has nothing to read
+            self._reader = None  # so that a reader which fails to start is not kept
             self._ready.clear()
             reader.start({_PLACE: first})
             self._reader, self._start = reader, position
@@ -186,10 +206,13 @@ class KafkaConfigLog:
 
 
 class LeaderWriter:
-    """The leader's transactional producer. A claim makes a new one, and so shuts out all before it,
-    its own predecessor too; but who led the generation just before goes on with the one it has:
-    nobody can have claimed in between, and making one may take half a second. (By the same rule
-    the core's `Leadership` does not read again.)"""
+    """The leader's transactional producer.
+
+    A claim makes a new producer, which fences all producers before it, this worker's own included.
+    A worker that led the generation just before keeps its producer: no other worker can have
+    claimed in between, and making a producer may take half a second. By the same rule the core's
+    `Leadership` does not read the log again.
+    """
 
     def __init__(
         self,
@@ -209,9 +232,10 @@ class LeaderWriter:
         self._gone = "was never made"
 
     def claim(self, generation: int) -> None:
-        """
+        """Fence the leaders before this one.
+
         Raises:
-            TransportError: not in time; nobody may be shut out, or all.
+            TransportError: it was not done in time. The others may be fenced or not.
         """
         with self._mutex:
             follows = generation == self._generation + 1
@@ -238,13 +262,14 @@ class LeaderWriter:
             self._client = client
 
     def append(self, records: Sequence[tuple[str, bytes | None]]) -> int:
-        """One transaction. Any failure ends the claim: the next `append` says so, and a `claim`
-        mends it.
+        """Append records in one transaction and return the config offset after them.
+
+        Any failure ends the claim: further calls raise FencedError until `claim` is called.
 
         Raises:
-            FencedError: another has claimed, and nothing was written.
-            TransportError: besides what the port says; another has claimed, perhaps after this
-                transaction was committed: the answer to the commit was lost.
+            FencedError: another worker has claimed the topic, and nothing was written.
+            TransportError: besides the cases that the port names, another worker has claimed the
+                topic and the answer to the commit was lost. The records may be in the topic.
         """
         offsets: list[int] = []
         refusals: list[KafkaError] = []
@@ -284,7 +309,11 @@ class LeaderWriter:
         *,
         unsent: bool,
     ) -> Exception:
-        """`unsent`: not all records were delivered. Then the commit was not asked for either."""
+        """Make the exception for a failed append, and give the producer up.
+
+        Args:
+            unsent: not all records were delivered, so the commit was not requested either.
+        """
         error = real_error(client, error)
         what = f"topic {self._topic!r} could not be written to as leader"
         if error is not None and is_fenced(error):
@@ -294,8 +323,8 @@ class LeaderWriter:
             return FencedError(
                 f"{what}: the claim under {self._transactional_id} was overtaken ({error.str()})"
             )
-        # Whether it was committed may be open; the next claim settles that. A producer one of whose
-        # records was refused must be made anew as well.
+        # The transaction may be committed or not, which the next claim settles. A producer one of
+        # whose records was refused must also be replaced.
         self._drop("was given up after a failure")
         if error is not None and error.txn_requires_abort():
             with suppress(KafkaException, SystemError):
@@ -307,7 +336,8 @@ class LeaderWriter:
         return self._contact.error(f"{what}, it may be in the topic or not", error)
 
     def _drop(self, why: str) -> None:
-        # Closing it would try to abort what is not its own any more.
+        # The producer is not closed: that would abort a transaction which may belong to a later
+        # producer of the same transactional id.
         if self._client is not None:
             self._client = None
             self._gone = why

@@ -1,8 +1,8 @@
-"""Which topics of a broker are the internal topics of Connect clusters: told by what is in them.
+"""Recognition of the internal topics of Connect clusters by the keys of their records.
 
-Nothing on a broker says which topics a group of workers uses: they stand in the workers' properties
-only. But their keys are unmistakable (see `config_records`, `status` and `offsets` in
-`headgate.topics`), so an observer does not need those properties.
+Only the workers' properties say which topics a group uses. But the keys in these topics are
+unmistakable (see `config_records`, `status` and `offsets` in `headgate.topics`), so an observer
+does not need the properties.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ from headgate_kafka.failures import kafka_error
 from headgate_kafka.logs.reading import TopicReader, Topics
 
 PEEK: Final = 200
-"""Records of a topic that are looked at."""
+"""How many offsets of each partition are read to recognise a topic."""
 PEEK_S: Final = 2.0
 
 _STATUS: Final = tuple(prefix.encode() for prefix in (CONNECTOR_PREFIX, TASK_PREFIX, TOPIC_PREFIX))
@@ -44,17 +44,18 @@ class TopicKind(StrEnum):
     CONFIG = "config"
     STATUS = "status"
     OFFSET = "offset"
-    """The workers' own or a connector's: they look the same."""
+    """The workers' offsets topic or a connector's own one. They look the same."""
 
 
 class TopicsNotFoundError(Exception):
-    """The topics cannot be told; the message says which were seen and how to name them."""
+    """The topics cannot be recognised. The message says which were seen and how to name them."""
 
 
 def kind_of(keys: Iterable[bytes | None]) -> TopicKind | None:
-    """What a topic with such keys is; None if they are no internal topic's, or too few to say.
+    """Return the kind of an internal topic with these keys. None: it is no internal topic, or the
+    keys do not tell.
 
-    One foreign key is enough for a no: data topics may have keys of any shape.
+    One key of another form rules a topic out, since data topics may have keys of any form.
     """
     found: set[TopicKind | None] = set()
     for key in keys:
@@ -74,8 +75,8 @@ def kind_of(keys: Iterable[bytes | None]) -> TopicKind | None:
 def find_topics(
     topics: Topics, reader_settings: Mapping[str, Any], warn: Callable[[str], None]
 ) -> dict[TopicKind, list[str]]:
-    """Names by kind, sorted. A topic without records is taken for what Connect's example
-    properties call it.
+    """Return the names of the internal topics by kind, sorted. A topic without records is
+    recognised by its name, if that is one from Connect's example properties.
 
     Raises:
         TransportError: the brokers did not answer.
@@ -92,7 +93,7 @@ def find_topics(
 
 
 def the_one(found: Mapping[TopicKind, list[str]], kind: TopicKind, option: str, at: str) -> str:
-    """The only topic of this kind.
+    """Return the only topic of this kind.
 
     Raises:
         TopicsNotFoundError: there is none, or more than one.
@@ -113,7 +114,7 @@ def the_one(found: Mapping[TopicKind, list[str]], kind: TopicKind, option: str, 
 
 
 def list_topics(topics: Topics) -> list[str]:
-    """Names of all topics but the brokers' own, sorted.
+    """Return the names of all topics except the brokers' own (``__...``), sorted.
 
     Raises:
         TransportError: the brokers did not answer.
@@ -137,8 +138,8 @@ def _compacted(topics: Topics) -> list[str]:
 def _peek(
     topics: Topics, reader_settings: Mapping[str, Any], name: str, warn: Callable[[str], None]
 ) -> list[bytes | None]:
-    """Keys of some records at the beginning of each partition. Gives up in silence on a partition
-    that nothing comes from: it says no less about the others."""
+    """Return the keys of some records at the beginning of each partition. If reading stops, warn
+    and return the keys that were read so far."""
     partitions = range(topics.partitions(name))
     ends = {place[1]: end for place, end in topics.ends([(name, p) for p in partitions]).items()}
     reader = TopicReader(reader_settings, name, warn)

@@ -1,7 +1,7 @@
-"""A compacted topic of latest values: the offsets topic, the status topic.
+"""A compacted topic of latest values: the offsets topic or the status topic.
 
-Positions over several partitions are one number: the changes this reader has seen, counted. So
-they mean nothing to another reader.
+A position over several partitions is one number: the count of the changes that this reader has
+seen. So it means nothing to another reader.
 """
 
 import threading
@@ -18,24 +18,24 @@ from headgate_kafka.logs.writing import PlainWriter
 
 END_MS: Final = 60_000
 _TURN_S: Final = 0.0002
-"""Between two looks for an end: whoever waits for the mutex has a turn."""
+"""Pause between two attempts to reach an end, in which other threads may take the mutex."""
 _KEPT_MIN: Final = 1_000
 
 _KEYLESS_KEPT: Final = 100
 
 Change = tuple[int, bytes | None, bytes | None, int, Place | None]
-"""Number, key, value, timestamp, where it is."""
+"""(number, key, value, timestamp in ms, partition and offset) of a record."""
 
 
 class Changes:
-    """The latest value of each key, in the order of the changes; tombstones too. Records without a
-    key, which are nobody's, are all there, up to a bound."""
+    """The latest record of each key, tombstones included, in the order of the changes. Records
+    without a key, which no reader can use, are all kept, up to a bound."""
 
     def __init__(self) -> None:
         self.last = 0
         self._latest: dict[bytes, int] = {}
         self._changes: list[Change] = []
-        """Changes by number; some are superseded."""
+        """Changes in the order of their numbers. Some are superseded."""
 
     def add(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int, place: Place | None = None
@@ -54,7 +54,7 @@ class Changes:
             ]
 
     def _stands(self, change: Change) -> bool:
-        """Nothing came after it that takes its place."""
+        """Return whether no later change has superseded this one."""
         key = change[1]
         return key is None or self._latest[key] == change[0]
 
@@ -80,11 +80,11 @@ class Changes:
 
 
 class KafkaKeyedLog:
-    """Safe from several threads.
+    """A compacted topic on Kafka, as a `KeyedLog`. Safe from several threads.
 
     Args:
-        keep: whether a key matters to this reader; others are not remembered. None: all do.
-        end_ms: `end` gives up when nothing came for so long.
+        keep: returns whether this reader keeps records of a key. None: it keeps all records.
+        end_ms: how long `end` waits without progress before it fails.
     """
 
     def __init__(
@@ -113,12 +113,13 @@ class KafkaKeyedLog:
         self._closed = False
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Have `on_change` called, from any thread, when there may be something to read. Before the
-        first read."""
+        """Have `on_change` called, from any thread, when there may be something to read. To be
+        called before the first read."""
         self._on_arrival = on_change
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Durable when it returns. Not all or none: each record stands for itself."""
+        """Append records. They are durable when it returns. They are not atomic: some of them may
+        be written although the call fails."""
         self.writer.append(self.topic, records)
 
     def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
@@ -132,21 +133,24 @@ class KafkaKeyedLog:
             self._open()
             with self._mutex:
                 if (reader := self._reader) is None:
-                    continue  # it was let go just now
+                    continue  # `rest` or `close` has released the reader just now
                 places = [(self.topic, partition) for partition in reader.positions]
             ends = {place[1]: end for place, end in self._topics.ends(places).items()}
             if (reached := self._reach(reader, ends)) is not None:
                 return reached
 
     def _reach(self, reader: TopicReader, ends: Mapping[int, int]) -> int | None:
-        """The position once `reader` is past `ends`; None: it was let go. Waits without the mutex:
-        a worker's loop reads meanwhile, and serves its group."""
+        """Wait until `reader` is past `ends` and return the position. None: the reader was released
+        meanwhile.
+
+        It waits without the mutex, so that a worker's loop can read, and serve its group.
+        """
         seen, moved_at = dict[int, int](), time.monotonic()
         while True:
             with self._mutex:
                 if self._reader is not reader:
                     return None
-                # With a wait, which also passes the markers of transactions.
+                # With a wait the reader also passes transaction markers.
                 self._note_while_open(reader.take(BATCH, WAIT_S))
                 behind = [p for p, end in ends.items() if reader.positions[p] < end]
                 if not behind:
@@ -159,7 +163,7 @@ class KafkaKeyedLog:
             time.sleep(_TURN_S)
 
     def changed(self) -> bool:
-        """Whether something came since the last call. Cheap."""
+        """Return whether a record came since the last call. It is cheap."""
         self._open()
         with self._mutex:
             self._drain()
@@ -167,15 +171,18 @@ class KafkaKeyedLog:
             return before < self._last_told
 
     def rest(self) -> None:
-        """No consumer fetches what nobody reads. Differs: Connect's follows the topic as long as
-        the task lives, so that each commit of one task is sent to all others."""
+        """Release the consumer until the next read, which begins at position 0.
+
+        Differs: Connect's offset reader consumes the topic as long as the task lives, so each
+        commit of one task is sent to all other tasks.
+        """
         with self._mutex:
             self._release()
             self._changes = Changes()
             self._last_told = -1
 
     def close(self) -> None:
-        self._closed = True  # who holds the mutex, to read or to wait, leaves off
+        self._closed = True  # without the mutex: the thread that holds it to read stops
         with self._mutex:
             self._release()
 
@@ -205,10 +212,11 @@ class KafkaKeyedLog:
                 add(key, message.value(), message.timestamp()[1], place_of(message))
 
     def _open(self) -> None:
-        """Not under the mutex while brokers are asked: who closes does not wait for them.
+        """Start the reader, unless there is one. The brokers are asked without the mutex, so that
+        `close` does not wait for them.
 
         Raises:
-            TransportError: the topic is not there, nobody could say, or this log was closed.
+            TransportError: the topic does not exist, no broker answered, or this log was closed.
         """
         if self._reader is not None:
             return

@@ -1,11 +1,14 @@
-"""Where the source offsets of one connector are: its own topic or the workers' global one, or both.
+"""The topics with one connector's source offsets: its own topic, the workers' global one, or both.
 
-A connector has a topic of its own if it names one, or, under exactly-once, if its producers write
-to another cluster: offsets are part of their transactions. Reads see its own topic first, then the
-global one. Writes go to its own; copies go to the global one afterwards, tombstones before. A
-tombstone looks like a missing record, so that one in the own topic would uncover an old offset in
-the global one. Source: KIP-618, `ConnectorOffsetBackingStore`. Differs: tombstones are awaited
-before anything else happens; Connect's never work under exactly-once.
+A connector has its own offsets topic if its config names one. Under exactly-once it also has one if
+its producers write to another cluster, because offsets are part of their transactions.
+
+A key is looked up in the own topic first, then in the global one. Offsets are written to the own
+topic, and copied to the global one afterwards. Tombstones are written to the global topic before:
+a tombstone in the own topic alone would uncover an older offset in the global one.
+
+Source: KIP-618, `ConnectorOffsetBackingStore`. Differs: the write of a tombstone to the global
+topic is awaited before anything else happens. Connect's tombstones never work under exactly-once.
 """
 
 import threading
@@ -26,7 +29,8 @@ from headgate_kafka.logs.keyed_log import Changes, KafkaKeyedLog
 from headgate_kafka.logs.writing import PlainWriter
 
 STALE_MS: Final = 60_000
-"""How far the global topic may be ahead of a connector's own: copies are written later."""
+"""How much newer the global topic may be than a connector's own without a warning. Copies are
+written later than the offsets themselves."""
 
 Records = Sequence[tuple[bytes, bytes | None]]
 
@@ -38,9 +42,10 @@ def own_topic(
     *,
     exactly_once: bool,
 ) -> str | None:
-    """The name of the connector's own offsets topic; None: it uses the workers'.
+    """Return the name of the connector's own offsets topic. None: it uses the workers' topic.
 
-    Two topics are the same if their names are, and the lists of servers as sets of texts.
+    Two topics are the same if their names are equal and their ``bootstrap.servers`` have the same
+    entries.
     """
     shared = worker["offset.storage.topic"]
     named = connector_config.get("offsets.storage.topic", "").strip()
@@ -51,26 +56,27 @@ def own_topic(
 
 
 def servers_of(text: str) -> frozenset[str]:
-    """Servers that ``bootstrap.servers`` names."""
+    """Return the entries of ``bootstrap.servers``."""
     return frozenset(part.strip() for part in text.split(",") if part.strip())
 
 
 @dataclass(frozen=True, slots=True)
 class OnlyTopic:
-    """Offsets of a transaction go to one topic, within it."""
+    """The target of a connector whose offsets go to one topic, within the transaction."""
 
     topic: str
 
     def before(self, offsets: Records) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def after(self, offsets: Records) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTopic:
-    """Within the transaction to the connector's own topic; besides it to the global one."""
+    """The target of a connector with its own offsets topic. Offsets go there within the
+    transaction, and outside it to the global topic."""
 
     topic: str
     shared_topic: str
@@ -88,8 +94,11 @@ class OwnTopic:
 
 
 def newest_ms(records: Sequence[LogRecord], connector: str) -> int:
-    """When of these records the last of the connector was written; 0: none is. Tombstones count: so
-    an offset is forgotten, as long as compaction leaves them."""
+    """Return the timestamp, in ms, of the connector's newest record. 0: there is none.
+
+    Tombstones count, as long as compaction has not removed them, because deleting an offset is a
+    change too.
+    """
     found_ms = 0
     for record in records:
         key = decode_key(record.key)
@@ -101,14 +110,15 @@ def newest_ms(records: Sequence[LogRecord], connector: str) -> int:
 def stale_own_topic(
     connector: str, own: str, shared: str, own_newest_ms: int, shared_newest_ms: int
 ) -> str | None:
-    """What to say of an own topic that is older than the global one; None: it is not.
+    """Return a warning if the own topic is older than the global one. None: it is not.
 
-    So it is after exactly-once was off for a while: tasks and users then wrote to the global topic
-    alone, and on the way back the own topic, which is read first, would send them back (KIP-618).
+    This happens after exactly-once was disabled for a while. Tasks and users then wrote to the
+    global topic alone. When exactly-once is enabled again, the own topic, which is read first,
+    sends the tasks back to old offsets (KIP-618).
 
     Args:
-        own_newest_ms: as `newest_ms`; 0 also where no offset stands in the own topic, which then
-            decides nothing.
+        own_newest_ms: as `newest_ms`. 0 also if the own topic has no offset, and so hides none of
+            the global topic's.
     """
     behind_ms = shared_newest_ms - own_newest_ms
     if not own_newest_ms or behind_ms <= STALE_MS:
@@ -121,10 +131,10 @@ def stale_own_topic(
 
 
 class CombinedOffsetLog:
-    """The own topic over the global one, for one connector. Safe from several threads.
+    """The own topic layered over the global one, for one connector. Safe from several threads.
 
-    A key that stands in both topics, or in several orders of its names, is shown once: as the topic
-    that decides has it.
+    A source partition may be in both topics, or under several keys that differ in the order of
+    their JSON names. It is shown once, with the offset of the topic that takes precedence.
     """
 
     def __init__(
@@ -135,10 +145,13 @@ class CombinedOffsetLog:
         targets: OwnTopic,
         warn: Callable[[str], None],
     ) -> None:
-        """`warn`: told if the own topic is older than the global one when it is read first."""
+        """
+        Args:
+            warn: called if the own topic is older than the global one at the first `end`.
+        """
         self._warn: Callable[[str], None] | None = warn
         self._newest_ms = [0, 0]
-        """When an offset was written or forgotten last, in own and global topic."""
+        """Timestamps of the newest change of an offset, in the own and in the global topic."""
         self._connector = connector
         self._logs = (own, shared)
         self._targets = targets
@@ -149,7 +162,7 @@ class CombinedOffsetLog:
         self._positions = [0, 0]
         self._tables = [OffsetTable(), OffsetTable()]
         self._shown: dict[str, tuple[bytes, bytes]] = {}
-        """Key and value by identity of the partition."""
+        """Key and value that are shown, by the identity of the source partition."""
         self._changes = Changes()
 
     def append(self, records: Records) -> None:
@@ -170,7 +183,7 @@ class CombinedOffsetLog:
             return self._changes.last
 
     def view(self) -> OffsetView:
-        """Both topics as they are now."""
+        """Return the offsets in both topics, as they are now."""
         self.end()
         with self._mutex:
             return OffsetView(shared=self._tables[1], own=self._tables[0])
@@ -191,7 +204,7 @@ class CombinedOffsetLog:
             for which, log in enumerate(self._logs):
                 self._read_on(which, log, ends[which], touched)
         finally:
-            # Also where the other topic could not be read: none of this is read again.
+            # Also if the other topic could not be read: these records are not read a second time.
             for identity in touched:
                 self._show(identity)
 

@@ -1,7 +1,7 @@
-"""What of the workers' offsets topic nobody can use.
+"""A check that reports records of the workers' offsets topic that are no source offsets.
 
-A task looks at the keys of its own connector alone, and a worker reads offsets when it is asked for
-some: without this nobody would tell of a record that is no source offset.
+A task reads only the keys of its own connector, and a worker reads offsets only when a call asks
+for them. Without this check no log would mention such a record.
 """
 
 import threading
@@ -17,8 +17,8 @@ from headgate_kafka.logs.reading import TopicReader, Topics, place_of
 
 
 class OffsetsCheck:
-    """Reads the topic on each time it is asked, each record once. Holds no consumer meanwhile. Safe
-    from several threads."""
+    """A reader that goes on where its last look ended, so it sees each record once. It has no
+    consumer between two looks. Safe from several threads."""
 
     def __init__(
         self,
@@ -35,17 +35,19 @@ class OffsetsCheck:
         self._positions: dict[int, int] = {}
 
     def look(self, report: Callable[[OffsetRejected], None]) -> None:
-        """
+        """Read the records since the last look and report those that are no source offsets.
+
         Args:
-            report: called with each record that is no source offset and came since the last look.
+            report: called with each record that is no source offset.
 
         Raises:
-            TransportError: the topic cannot be read; what was told is not told again.
-            UnknownTopicError: it is not there.
+            TransportError: the topic cannot be read. Records reported before are not reported
+                again.
+            UnknownTopicError: the topic does not exist.
         """
         with self._mutex:
             starts = self._topics.topic_starts(self._topic)
-            # Not what an open transaction hides: it would be waited for, and nobody waits for this.
+            # Up to the last stable offset only: reading must not wait for an open transaction.
             found = self._topics.ends([(self._topic, p) for p in starts], committed=True)
             ends = {partition: end for (_, partition), end in found.items()}
             behind = {p: self._from(p, starts[p], end) for p, end in ends.items()}
@@ -55,7 +57,8 @@ class OffsetsCheck:
 
     def _from(self, partition: int, start: int, end: int) -> int:
         known = self._positions.get(partition, 0)
-        return max(start, known) if known <= end else start  # else the topic was made anew
+        # A position beyond the end means that the topic was deleted and created again.
+        return max(start, known) if known <= end else start
 
     def _read(
         self,

@@ -1,9 +1,8 @@
-"""A consumer with a thread of its own that waits for the brokers, so that who reads need not look
-whether something has come: it is told.
+"""A consumer with a thread of its own that fetches records and tells the reader when some came.
 
-Only that thread asks librdkafka for records. Two that ask could keep them in the wrong order; and a
-position that is asked for while a record is on its way out of librdkafka is ahead of that record,
-so the thread asks for it, too, once it has kept what it was given.
+Only that thread takes records from librdkafka, since two threads could store them in the wrong
+order. The thread also asks for the position, after it has stored the records it was given. Another
+thread could see a position beyond a record that is still on its way out of librdkafka.
 """
 
 import threading
@@ -13,18 +12,18 @@ from typing import Final
 from confluent_kafka import Consumer, Message, TopicPartition
 
 PULL_S: Final = 0.1
-"""How long the thread waits at a time: records end it at once. The marker of a transaction that
-comes without any is noticed, and a stop obeyed, so much later at the most."""
+"""How long the thread waits for a record in one call. A transaction marker that comes without
+records, and a request to stop, are noticed with at most this delay."""
 KEPT: Final = 5_000
-"""With so many that nobody has taken the thread rests. The last it fetched may be as many."""
+"""The number of stored records at which the thread pauses. One more fetch may add as many."""
 
 
 class ReadAhead:
-    """What `TopicReader` uses of a consumer; for one thread at a time besides its own.
+    """The methods of a consumer that `TopicReader` uses. For one thread at a time besides its own.
 
     Args:
-        consumer: this one's alone from now on.
-        arrived: called on the thread when there is something to take, after there was nothing.
+        consumer: used by this object alone from now on.
+        arrived: called on the thread when the first record is stored after there was none.
     """
 
     def __init__(self, consumer: Consumer, arrived: Callable[[], None]) -> None:
@@ -33,13 +32,13 @@ class ReadAhead:
         self._changed = threading.Condition()
         self._kept: list[Message] = []
         self._passed: Sequence[TopicPartition] = ()
-        """librdkafka's positions, where all that came before them was kept."""
+        """librdkafka's positions. All records before them were stored."""
         self._bug: Exception | None = None
-        """Why the thread has ended, if nobody asked it to."""
+        """The exception that ended the thread."""
         self._pulling: tuple[threading.Thread, threading.Event] | None = None
 
     def assign(self, places: Sequence[TopicPartition]) -> None:
-        """Nothing that was fetched before comes after this."""
+        """Read from these positions on. Records that were fetched before are dropped."""
         self._halt()
         self._kept, self._passed, self._bug = [], (), None
         self._consumer.assign(list(places))
@@ -52,7 +51,7 @@ class ReadAhead:
         self._pulling = thread, over
 
     def consume(self, limit: int, _timeout_s: float) -> list[Message]:
-        """What is there; waits for nothing."""
+        """Return the stored records, at most `limit`, without waiting."""
         with self._changed:
             return self._take(limit)
 
@@ -62,7 +61,7 @@ class ReadAhead:
             return next(iter(self._take(1)), None)
 
     def position(self, _places: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-        """Position behind all that was taken; none while there is something to take."""
+        """Return the positions after all records. Empty while there are records to take."""
         with self._changed:
             return () if self._kept else self._passed
 
@@ -98,7 +97,7 @@ class ReadAhead:
                 self._keep(found, self._consumer.position(places))
                 with self._changed:
                     self._changed.wait_for(lambda: len(self._kept) < KEPT or over.is_set())
-        except Exception as bug:  # told to who takes next: this thread must not end in silence
+        except Exception as bug:  # raised by the next `consume` or `poll`
             with self._changed:
                 self._bug = bug
                 self._changed.notify_all()

@@ -1,8 +1,8 @@
-"""Reading a topic from its beginning and on, committed records only, without a group.
+"""Reading of a topic from its beginning on, committed records only, without a consumer group.
 
-What counts as the end: the brokers' high watermark. Transaction markers, aborted records and the
-holes of compaction move a position although no record comes; librdkafka tells where a partition
-ends for committed readers with an event of its own, and again when an open transaction is over.
+The end of a partition is the brokers' high watermark. Transaction markers, aborted records and gaps
+left by compaction move a position although no record comes. librdkafka reports the end of a
+partition for committed readers with an event, and again when an open transaction has ended.
 """
 
 import threading
@@ -37,12 +37,12 @@ T = TypeVar("T")
 BATCH: Final = 5_000
 REQUEST_S: Final = 15.0
 WAIT_S: Final = 0.002
-"""Between two looks while something is awaited. Records end the waiting at once, markers of
-transactions do not; where a thread reads ahead, those that come without records are noticed within
-its `PULL_S`."""
+"""How long one attempt to take records waits. Records end the wait at once, transaction markers do
+not. With `ReadAhead`, markers that come without records are noticed within its `PULL_S`."""
 MOVED_TRIES: Final = 30
 MOVED_S: Final = 0.1
-"""A broker that starts again or hands its partitions over does not know at once who leads them."""
+"""Pause before partitions are asked for again. A broker that restarts or hands partitions over does
+not know their new leader at once."""
 _MOVED: Final = frozenset(
     {
         KafkaError.FENCED_LEADER_EPOCH,
@@ -50,7 +50,7 @@ _MOVED: Final = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError._NOENT,  # librdkafka's own: of none of the partitions it knows a leader
+        KafkaError._NOENT,  # librdkafka's own: it knows the leader of none of the partitions
     }
 )
 READER: Final = {
@@ -59,12 +59,13 @@ READER: Final = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
-    # Each time its queue is full the client would else rest a second.
+    # By default the client pauses for a second each time its queue is full.
     "fetch.queue.backoff.ms": 5,
 }
-"""What a reader's settings must have, in librdkafka's words."""
+"""librdkafka's settings that every reader must have."""
 _OF_THE_GROUP: Final = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
-"""librdkafka looks for the coordinator of a group that it must be given; it is not used."""
+"""Errors about the consumer group. librdkafka must be given a group and looks for its coordinator,
+but the group is not used."""
 RESET: Final = (
     "the topic was made anew or cut off while it was read: what was read before is not in it any "
     "more. Start this process again"
@@ -72,11 +73,11 @@ RESET: Final = (
 
 
 class NoRightError(TransportError):
-    """The brokers do not say anything of a topic to this client, which may not describe it."""
+    """This client may not describe a topic, so the brokers do not say whether it exists."""
 
 
 class TopicGoneError(TransportError):
-    """A topic that was there is gone, or its leader does not know it."""
+    """A topic that existed is gone, or the leader of its partition does not know it."""
 
 
 class _LeaderMovedError(Exception):
@@ -86,7 +87,7 @@ class _LeaderMovedError(Exception):
 
 
 class Topics:
-    """What the brokers say of topics; for all clients of one cluster. Safe from any thread."""
+    """A client that asks the brokers of one cluster about topics. Safe from any thread."""
 
     def __init__(self, settings: Mapping[str, Any], warn: Callable[[str], None]) -> None:
         self.contact = Contact(settings, warn)
@@ -94,19 +95,19 @@ class Topics:
         self._mutex = threading.Lock()
         self._age_s = metadata_age_s(settings)
         self._counts: dict[str, tuple[int, float]] = {}
-        """Partition count by topic, and when it was asked."""
+        """Partition count by topic, and when the brokers were asked for it."""
 
     def partitions(self, topic: str, *, age_s_max: float | None = None) -> int:
-        """How many; topics may grow.
+        """Return the number of a topic's partitions, which may grow.
 
         Args:
-            age_s_max: of an answer that is known already, 0 to ask now; None: this client's
-                ``metadata.max.age.ms``.
+            age_s_max: greatest age of a known answer that is used again, 0 to ask the brokers now.
+                None: this client's ``metadata.max.age.ms``.
 
         Raises:
-            UnknownTopicError: it does not exist.
-            NoRightError: this client may not know.
-            TransportError: nobody could say.
+            UnknownTopicError: the topic does not exist.
+            NoRightError: this client may not describe the topic.
+            TransportError: no broker answered.
         """
         now = time.monotonic()
         count, asked_at = self._counts.get(topic, (0, 0.0))
@@ -142,7 +143,7 @@ class Topics:
         return len(asked[topic].result().partitions)
 
     def names(self) -> list[str]:
-        """Names of all topics there are now, the brokers' own included.
+        """Return the names of all topics that exist now, the brokers' own included, sorted.
 
         Raises:
             TransportError: the brokers did not answer.
@@ -154,7 +155,11 @@ class Topics:
             raise self.contact.error("the topics could not be listed", error) from None
 
     def settings(self, resources: Sequence[ConfigResource]) -> dict[str, Any]:
-        """What the brokers say of each, by its name. Raises KafkaException."""
+        """Return the settings of each resource, by its name.
+
+        Raises:
+            KafkaException: the brokers did not answer, or refuse to.
+        """
 
         def describe(limit_s: float) -> dict[str, Any]:
             asked = self.client.describe_configs(list(resources), request_timeout=limit_s)
@@ -166,11 +171,11 @@ class Topics:
         return ask_controller(self.client, ask, lambda: self.contact.refusal)
 
     def await_topic(self, topic: str) -> None:
-        """Return when the brokers know a topic that was just created.
+        """Wait until the brokers know a topic that was just created.
 
         Raises:
-            UnknownTopicError: they do not in time.
-            TransportError: as above.
+            UnknownTopicError: they do not know it within `REQUEST_S`.
+            NoRightError, TransportError: as `partitions`.
         """
         deadline = time.monotonic() + REQUEST_S
         while True:
@@ -183,7 +188,7 @@ class Topics:
             time.sleep(MOVED_S)
 
     def known(self, topic: str, *, age_s_max: float | None = None) -> int | None:
-        """As `partitions`; None if it does not exist."""
+        """As `partitions`, but None if the topic does not exist."""
         try:
             return self.partitions(topic, age_s_max=age_s_max)
         except UnknownTopicError:
@@ -195,29 +200,35 @@ class Topics:
         *,
         committed: bool = False,
     ) -> dict[tuple[str, int], int]:
-        """High watermarks; `committed`: where committed readers stop for now.
+        """Return the end of each partition.
+
+        Args:
+            places: topics and partitions.
+            committed: return last stable offsets, where committed readers stop for now. Otherwise
+                high watermarks.
 
         Raises:
-            TransportError: not all could be had.
+            TransportError: the end of some partition could not be had.
         """
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         return self._offsets(places, spec, level)
 
     def starts(self, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """The first offset that is left of each. librdkafka finds it itself, half a second later.
+        """Return the first offset that is left in each partition. A consumer of librdkafka finds it
+        by itself too, but takes half a second longer.
 
         Raises:
-            TransportError: as above.
+            TransportError: the start of some partition could not be had.
         """
         spec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
         return self._offsets(places, spec, IsolationLevel.READ_UNCOMMITTED)
 
     def topic_starts(self, topic: str) -> dict[int, int]:
-        """As `starts`, by partition of one topic.
+        """As `starts`, for all partitions of one topic, by partition.
 
         Raises:
-            UnknownTopicError, TransportError: as above.
+            UnknownTopicError, NoRightError, TransportError: as `partitions` and `starts`.
         """
         places = [(topic, partition) for partition in range(self.partitions(topic))]
         found = self.starts(places)
@@ -241,8 +252,8 @@ class Topics:
         raise AssertionError("the last try returns or raises")
 
     def _are_there(self, places: Sequence[tuple[str, int]]) -> bool:
-        """Whether the brokers know of these partitions. What they answer tells the client, too, who
-        leads now."""
+        """Return whether the brokers know these partitions. The answer also gives the client the
+        current leaders."""
         try:
             topics = self.client.list_topics(timeout=REQUEST_S).topics
         except KafkaException as failed:
@@ -284,7 +295,7 @@ class Topics:
         return found
 
     def _heard(self, failed: KafkaException) -> KafkaError | None:
-        self.client.poll(0)  # or what the client complains about is never heard
+        self.client.poll(0)  # the client's error callbacks only run in `poll`
         return kafka_error(failed)
 
 
@@ -293,12 +304,12 @@ def place_of(message: Message) -> Place:
 
 
 class TopicReader:
-    """Reads partitions of one topic; for one thread at a time.
+    """A reader of partitions of one topic. For one thread at a time.
 
     Args:
-        settings: librdkafka's, of a consumer; `READER` is put over them.
-        arrived: called, on a thread of the reader's own, when there is something to take after
-            there was nothing; None: who reads looks now and then.
+        settings: librdkafka's settings of a consumer. Those in `READER` override them.
+        arrived: called, on a thread of the reader's own, when there are records to take after there
+            were none. None: there is no such thread, and the caller polls.
     """
 
     def __init__(
@@ -313,12 +324,12 @@ class TopicReader:
         consumer = Consumer(self.contact.settings)
         self._consumer = consumer if arrived is None else ReadAhead(consumer, arrived)
         self.positions: dict[int, int] = {}
-        """Position by partition, up to which everything was given out."""
+        """Position by partition. All records before it were returned."""
         self._problem: KafkaError | None = None
 
     def start(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions from there on, each from an offset that exists; what was fetched
-        before is dropped."""
+        """Read these partitions from these positions on. Each must be an offset that exists.
+        Records that were fetched before are dropped."""
         self.positions = dict(positions)
         self._consumer.assign(
             [
@@ -328,10 +339,11 @@ class TopicReader:
         )
 
     def take(self, limit: int, wait_s: float = 0.0) -> list[Message]:
-        """What is there, or comes within `wait_s`. None may be there although positions moved.
+        """Return the records that are there or come within `wait_s`. It may be empty although
+        positions moved.
 
         Raises:
-            TransportError: the topic cannot be read on.
+            TransportError: the topic cannot be read any further.
         """
         found = self._consumer.consume(limit, 0)
         if not found and wait_s > 0:
@@ -341,7 +353,7 @@ class TopicReader:
         records: list[Message] = []
         positions = self.positions
         if len(positions) == 1 and found and all(one.error() is None for one in found):
-            # The usual case, without a look at each.
+            # The fast path of the usual case: only records, of one partition.
             (partition,) = positions
             positions[partition] = cast(int, found[-1].offset()) + 1
             return found
@@ -362,8 +374,8 @@ class TopicReader:
         return records
 
     def _pass_markers(self) -> None:
-        """Where nothing is to be given out librdkafka's own position is ahead of the records; the
-        event of the end comes half a second later."""
+        """Move positions past transaction markers, to librdkafka's own positions. Only when there
+        are no records to return. The event of a partition's end would come half a second later."""
         places = [TopicPartition(self.topic, partition) for partition in self.positions]
         for place in self._consumer.position(places):
             if place.offset > self.positions[place.partition]:
@@ -372,10 +384,11 @@ class TopicReader:
     def wait_past(
         self, ends: Mapping[int, int], timeout_ms: int, taken: Callable[[list[Message]], None]
     ) -> None:
-        """Take until all partitions are read up to `ends`.
+        """Take records until all partitions are read up to `ends`, and pass them to `taken`.
 
         Raises:
-            TransportError: for `timeout_ms` nothing moved; says where, and what that may mean.
+            TransportError: no position moved for `timeout_ms`. The message says which partition
+                hangs and what the cause may be.
         """
         moved_at = time.monotonic()
         while behind := [p for p, end in ends.items() if self.positions[p] < end]:
@@ -387,7 +400,8 @@ class TopicReader:
                 raise self.stuck(behind[0], ends[behind[0]], timeout_ms)
 
     def stuck(self, partition: int, end: int, timeout_ms: int) -> TransportError:
-        """Why nothing came: an open transaction, or no broker."""
+        """Return the error for a partition that does not reach its end: because of an open
+        transaction, or because no broker answers."""
         return self.contact.error(
             f"{self.topic}-{partition} ends at {end}, but nothing committed came after "
             f"{self.positions[partition]} for {timeout_ms} ms. If brokers answer there is an open "

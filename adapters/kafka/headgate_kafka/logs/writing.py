@@ -1,4 +1,4 @@
-"""Writing records outside transactions: durable when `append` returns."""
+"""Writing of records outside transactions. They are durable when `append` returns."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 APPEND_MS: Final = 10_000
 PARTITIONER: Final = {"partitioner": "murmur2_random"}
-"""As Java's default; librdkafka's own sends keys elsewhere."""
+"""Java's default partitioner. librdkafka's default puts keys into other partitions."""
 DURABLE: Final = {
     **PARTITIONER,
     "acks": "all",
@@ -23,7 +23,7 @@ DURABLE: Final = {
     "linger.ms": 0,
 }
 _LATER_S: Final = 1.0
-"""So long a full queue holds up who does not want to wait."""
+"""How long `append_later` waits at most for room in a full queue."""
 _ROOM_S: Final = 0.01
 _REPLACED: Final = frozenset(
     {"delivery.timeout.ms", "retries", "max.in.flight.requests.per.connection"}
@@ -31,9 +31,10 @@ _REPLACED: Final = frozenset(
 
 
 def durable(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
-    """librdkafka's settings of a producer of internal topics."""
+    """Return librdkafka's settings of a producer for internal topics."""
     kept = {key: value for key, value in settings.items() if key not in _REPLACED}
-    # What could not be written in time is given up: written later it would come twice.
+    # A record that was not written in time is given up. The caller repeats it, so a late write
+    # would duplicate it.
     return {**kept, **DURABLE, "message.timeout.ms": timeout_ms}
 
 
@@ -43,8 +44,8 @@ KeyValue = tuple[bytes | str, bytes | None]
 class PlainWriter:
     """An idempotent producer with acks=all. Safe from several threads.
 
-    Several records are sent together, and stand in their order; that all or none are written is
-    not promised by Kafka outside a transaction.
+    Records of one call are sent together and keep their order. They are not atomic, because Kafka
+    promises that only within a transaction.
     """
 
     def __init__(
@@ -57,9 +58,9 @@ class PlainWriter:
     ) -> None:
         """
         Args:
-            at_once: connect now. The first record of an idempotent producer takes half a second.
+            at_once: connect now, because the first record of an idempotent producer takes half a
+                second.
         """
-        # What could not be written in time is given up: written later it would come twice.
         self._contact = Contact(durable(settings, timeout_ms), warn)
         self._timeout_s = timeout_ms / 1000
         self._client: Producer | None = None
@@ -68,10 +69,11 @@ class PlainWriter:
             self._made()
 
     def append(self, topic: str, records: Sequence[KeyValue], partition: int = -1) -> int:
-        """The offset of the last record, plus 1.
+        """Append records, wait until they are durable, and return the last one's offset, plus 1.
 
         Raises:
             TransportError: not all of them were written.
+            TooLargeError: one of them is too large.
         """
         reports: list[tuple[KafkaError | None, int | None]] = []
 
@@ -91,7 +93,8 @@ class PlainWriter:
         return max((offset or 0 for _, offset in reports), default=-1) + 1
 
     def append_later(self, topic: str, records: Sequence[KeyValue]) -> None:
-        """Send without waiting, unless for room; a failure is logged and forgotten."""
+        """Send records without waiting for their delivery, though it waits up to `_LATER_S` for
+        room in the queue. Failures are only logged."""
 
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is not None:
@@ -121,7 +124,7 @@ class PlainWriter:
 
     def _failed(self, topic: str, error: KafkaError | None) -> Exception:
         if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
-            self._client = None  # it does nothing any more; the next append has another
+            self._client = None  # a fatal error ends the client, so the next append makes another
         what = f"topic {topic!r} could not be written to"
         return self._contact.write_error(what, error, right=f"Write on Topic:{topic}")
 
@@ -134,8 +137,11 @@ def _produce(
     report: Callable[[KafkaError | None, Message], None],
     patience_s: float,
 ) -> None:
-    """Raises BufferError when the client's queue, which one flush may well fill, was full for so
-    long."""
+    """Put records into the client's queue. One batch of records may well fill it.
+
+    Raises:
+        BufferError: the queue stayed full for `patience_s`.
+    """
     for key, value in records:
         since = 0.0
         while True:

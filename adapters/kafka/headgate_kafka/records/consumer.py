@@ -1,13 +1,13 @@
 """A sink task's membership in its consumer group.
 
-Eager, with the range assignor unless the user says otherwise: what Java's sink tasks in the same
-group offer too, so that both kinds can share it. With the cooperative assignor, or where brokers do
-the sharing, partitions come and go one by one, and what stays is not disturbed. librdkafka keeps
-the membership from a thread of its own; a task that does not poll for ``max.poll.interval.ms``
+By default it uses eager rebalancing and the range assignor. Java's sink tasks offer that too, so
+both kinds can share a group. With the cooperative assignor, or if the brokers compute the
+assignment, partitions come and go one by one, and the others are not disturbed. librdkafka keeps
+the membership from a thread of its own. A task that does not poll for ``max.poll.interval.ms``
 leaves its group.
 
-A pattern is matched here, not by librdkafka, whose expressions are POSIX's and match anywhere in a
-name: topics are listed, and the client subscribes to the names of those that match.
+A topic pattern is matched here and not by librdkafka, whose regular expressions are POSIX's and
+match anywhere in a name. The topics are listed, and the client subscribes to those that match.
 """
 
 import time
@@ -39,7 +39,7 @@ from headgate.ports import (
 from headgate_kafka.failures import REBALANCED, UNKNOWN_TOPIC, Contact, kafka_error
 
 METADATA_AGE_MS: Final = 300_000
-"""Java's ``metadata.max.age.ms``: how old what is known of topics may be."""
+"""Java's default of ``metadata.max.age.ms``: the greatest age of metadata about topics."""
 LIST_S: Final = 3.0
 LIST_AGAIN_S: Final = 1.0
 _AWAY: Final = frozenset(
@@ -48,7 +48,7 @@ _AWAY: Final = frozenset(
         *(KafkaError._RESOLVE, KafkaError._TIMED_OUT_QUEUE),
     }
 )
-"""Nobody answers, for now."""
+"""Errors by which no broker answers for now."""
 _FATAL: Final = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 _UNRELEASED: Final = "instance id is still used"
 _OF_ITS_OWN: Final = (
@@ -62,24 +62,25 @@ _SEEK_WAIT_S: Final = 0.01
 READER: Final = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
-    # Each time its queue is full the client would else rest a second.
+    # By default the client pauses for a second each time its queue is full.
     "fetch.queue.backoff.ms": 5,
-    # Else nobody knows where a partition is read to that has nothing new.
+    # Without it the position in a partition without new records is not known.
     "enable.partition.eof": True,
 }
-"""What a sink's consumer must have, in librdkafka's words."""
+"""librdkafka's settings that a sink's consumer must have."""
 
 COOPERATIVE: Final = "cooperative-sticky"
 BROKERS_PROTOCOL: Final = "consumer"
-"""A ``group.protocol`` in which the brokers share partitions out (KIP-848): cooperative, too."""
+"""The ``group.protocol`` in which the brokers compute assignments (KIP-848). It is cooperative
+too."""
 LATEST: Final = frozenset({"latest", "largest", "end"})
-"""Values of ``auto.offset.reset`` that are one in librdkafka."""
+"""Values of ``auto.offset.reset`` that mean the same in librdkafka."""
 REQUEST_S: Final = 15.0
 LEAVE_S: Final = 2.0
-"""Wait before a member that holds partitions leaves in the middle of a rebalance held up by
-others."""
+"""How long a member with partitions waits before it leaves in the middle of a rebalance that other
+members delay."""
 LEAVE_EMPTY_S: Final = 0.3
-"""The same for a member without partitions: enough to be served what has come already."""
+"""The same for a member without partitions. It is enough to serve the events that have come."""
 _LEAVE_WAIT_S: Final = 0.01
 
 Callback = Callable[[Sequence[TopicPartition]], None]
@@ -90,8 +91,8 @@ def _ignore(_partitions: Sequence[TopicPartition]) -> None:
 
 
 class KafkaConsumer:
-    """Used by one thread. Partitions without a committed offset are read from their beginning,
-    unless ``auto.offset.reset`` says otherwise."""
+    """A sink task's consumer, for one thread. It reads partitions without a committed offset from
+    their beginning, unless ``auto.offset.reset`` says otherwise."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class KafkaConsumer:
     ) -> None:
         """
         Args:
-            records_max: of one poll; None: as many as are asked for.
+            records_max: limit of the records of one poll. None: only the caller's limit counts.
         """
         self._records_max = records_max
         self._contact = Contact({"fetch.queue.backoff.ms": 5, **settings, **READER}, warn)
@@ -115,42 +116,49 @@ class KafkaConsumer:
         protocol = str(settings.get("group.protocol", "")).lower()
         self._cooperative = strategy == COOPERATIVE or protocol == BROKERS_PROTOCOL
         self._forgets_member_id = protocol != BROKERS_PROTOCOL
-        """When it has left its group, and so tells that it has."""
+        """The client has no member id once it has left its group. So the id tells whether it has
+        left."""
         self._instance = self._contact.settings.get("group.instance.id") or ""
-        """It stays a member while it is away, for its session's time (KIP-345)."""
+        """Id of a static member. It stays a member without a client, until its session times out
+        (KIP-345)."""
         self._coming: frozenset[TopicPartition] = frozenset()
-        """Partitions that are being taken up: the client does not know them yet."""
+        """Partitions whose assignment is under way. The client does not have them yet."""
         self._starts: dict[TopicPartition, int] = {}
-        """Offsets to seek to, by partition."""
+        """Offsets at which partitions of `_coming` are to start, as `seek` has set them."""
         reset = str(self._contact.settings.get("auto.offset.reset", "")).lower()
         self._at_ends = reset in LATEST
         self._begun: dict[TopicPartition, int] = {}
-        """Ends that partitions without a committed offset begin at, not committed yet."""
+        """Start offsets, not committed yet, of partitions that had no committed offset. They are
+        the partitions' ends when they were assigned."""
         self._kept: list[Message] = []
-        """Fetched and not given: of paused partitions, or by a poll that wanted fewer. Callbacks of
-        rebalances and seeks take out what is not to be given any more, so a message is nowhere else
-        while the client is called."""
+        """Messages fetched but not returned: of paused partitions, or beyond a poll's limit.
+
+        Callbacks of rebalances and seeks remove the messages of partitions that are gone or moved.
+        So every message must be in this list while the client is called.
+        """
         self._read_to: dict[TopicPartition, int] = {}
-        """Ends that partitions were read to. A marker of a transaction may be the last of one."""
+        """Ends that partitions were read to. The last thing before an end may be a transaction
+        marker."""
         self._paused: set[TopicPartition] = set()
         self._closing = False
         self._left = False
-        """It has been tried."""
+        """`_leave` was called."""
         self._failed: BaseException | None = None
         self._client = Consumer(self._contact.settings)
         self._pattern = topics if isinstance(topics, TopicPattern) else None
         self._subscribed: list[str] = []
         self._age_s = metadata_age_s(settings)
         self._look_at = 0.0
-        """When topics are listed next, for the pattern."""
+        """Monotonic time, in seconds, at which topics are listed again for the pattern."""
         if not isinstance(topics, TopicPattern):
             self._subscribe(list(topics))
 
     def poll(self, limit: int, timeout_ms: int) -> Sequence[ConsumerRecord]:
-        """
+        """Return the next records, at most `limit`. Wait for some up to `timeout_ms`.
+
         Raises:
-            RefusedError: the brokers do not let this client in, or it lacks a right.
-            TransportError: the group cannot be joined or a topic not be read.
+            RefusedError: the brokers refuse this client's login, or it lacks a permission.
+            TransportError: the group cannot be joined, or a topic cannot be read.
         """
         until = time.monotonic() + timeout_ms / 1000
         if self._records_max is not None:
@@ -164,7 +172,7 @@ class KafkaConsumer:
         return self._held
 
     def known_ends(self) -> Mapping[TopicPartition, int]:
-        """Ends of its partitions as brokers told them last; they are not asked."""
+        """Return the ends of its partitions that are known from fetches. No broker is asked."""
         ends: dict[TopicPartition, int] = {}
         for place in self._held:
             try:
@@ -176,7 +184,7 @@ class KafkaConsumer:
         return ends
 
     def known_positions(self) -> Mapping[TopicPartition, int]:
-        """Positions at which partitions were read to their ends, the last of each."""
+        """Return, for each partition that was read to its end, the last such end."""
         return self._read_to
 
     def on_rebalance(self, assigned: Callback, revoked: Callback) -> None:
@@ -213,7 +221,7 @@ class KafkaConsumer:
                 return
             except KafkaException as failed:
                 error = kafka_error(failed)
-                # Just assigned: it is not being fetched yet.
+                # The partition was assigned just now and is not being fetched yet.
                 early = error is not None and error.code() == KafkaError._STATE
                 if not early or time.monotonic() > deadline:
                     raise self._contact.task_error(
@@ -239,17 +247,19 @@ class KafkaConsumer:
             try:
                 step()
             except KafkaException as failed:
-                # Who cannot say goodbye is removed when its session ends.
+                # A member that could not leave is removed when its session times out.
                 self._warn(str(self._contact.error(f"group {self._group}", kafka_error(failed))))
         self._raise_failed()
 
     def _leave(self) -> None:
-        """librdkafka's own `close`, while something that a rebalance gives or takes waits to be
-        served, leaves the group before offsets can be committed, or never returns and stops all
-        threads of this process (seen with 2.16.0). This serves it first. What is read meanwhile is
-        nobody's any more.
+        """Unsubscribe, and serve the rebalance callbacks that are pending, before `close`.
 
-        Static members are left to `close`: who unsubscribes leaves, they as well."""
+        While such a callback is pending, librdkafka's own `close` leaves the group before offsets
+        can be committed. Or it never returns, and stops all threads of this process (seen with
+        2.16.0). Records read meanwhile are dropped.
+
+        A static member only closes: to unsubscribe would make it leave the group too.
+        """
         if self._instance or self._left:
             return
         self._left = True
@@ -267,10 +277,11 @@ class KafkaConsumer:
     # -- topics that match --
 
     def _look(self, pattern: TopicPattern) -> None:
-        """Subscribe to what matches by now.
+        """List the topics and subscribe to those that match the pattern now.
 
         Raises:
-            TransportError: the topics may not be listed. Brokers that are away are asked again.
+            TransportError: the topics cannot be listed. Not if brokers are away: then the list is
+                asked for again later.
         """
         try:
             names = self._client.list_topics(timeout=LIST_S).topics
@@ -287,8 +298,12 @@ class KafkaConsumer:
             self._subscribe(found)
 
     def _subscribe(self, topics: list[str]) -> None:
-        """Under eager rebalancing the client gives back what it holds and joins again, as with any
-        rebalance. Nothing to read is no membership: librdkafka has none without topics."""
+        """Subscribe to `topics`.
+
+        Under eager rebalancing the client gives its partitions back and joins again, as in any
+        rebalance. Without topics it leaves the group, since librdkafka has no membership without
+        topics.
+        """
         self._subscribed = topics
         if topics:
             self._client.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke)
@@ -310,7 +325,7 @@ class KafkaConsumer:
             room = limit - sum(not self._is_held_back(m) for m in self._kept)
             if room > 0:
                 more = self._client.consume(room, 0)
-                self._kept += more  # which is another list by now, if partitions were revoked
+                self._kept += more  # `_kept` is another list now if partitions were revoked
                 self._raise_failed()
         messages, held = self._kept, list[Message]()
         if self._paused:
@@ -329,7 +344,7 @@ class KafkaConsumer:
         return records
 
     def _ended(self, place: TopicPartition, end: int) -> None:
-        """All before `end` is given, but for what is held back."""
+        """Note that a partition was read to its end, unless messages of it are still kept."""
         if place in self._held and not any(_place(kept) == place for kept in self._kept):
             self._read_to[place] = end
 
@@ -343,22 +358,25 @@ class KafkaConsumer:
                 f"group {self._group} cannot be joined: {error.name()}; its members are no sink "
                 "tasks of this cluster, name another group"
             )
-        # A topic that does not exist yet is looked for again; who polled too late joins again.
+        # librdkafka looks for a missing topic again, and joins again after it polled too late.
         if code in UNKNOWN_TOPIC or code in REBALANCED or error.retriable():
             return
         raise self._error(f"group {self._group} cannot read", error)
 
     def _error(self, what: str, error: KafkaError | None) -> TransportError:
-        """As `Contact.task_error`; but what is fatal to a consumer does not pass, so its task is
-        not to start anew: two of one group.instance.id would shut each other out for ever."""
+        """As `Contact.task_error`, but an error that is fatal to a consumer is a RefusedError.
+
+        A RefusedError keeps the task from being started again. Otherwise two consumers with one
+        group.instance.id would fence each other for ever.
+        """
         if error is None or not (error.fatal() or error.code() in _FATAL):
             return self._contact.task_error(what, error)
         told, heard = f"{error.str()} ({error.name()})", self._contact.complaint
         seen = f"{what} at {self._contact.servers}: "
         all_told = f"{told} {heard}".lower()
         if _UNRELEASED in all_told:
-            # With the brokers' protocol the second is refused, also for the session's time after a
-            # kill of the first: it is tried again.
+            # Under KIP-848 the second consumer is refused, until the session of a killed first one
+            # times out. So it is tried again.
             return TransportError(seen + HELD.format(self._instance, told))
         fenced = error.code() == KafkaError.FENCED_INSTANCE_ID
         if self._instance and (fenced or "group.instance.id" in all_told):
@@ -369,9 +387,9 @@ class KafkaConsumer:
 
     def _on_assign(self, client: Consumer, places: Sequence[Place]) -> None:
         given = [(place.topic, place.partition) for place in places]
-        # Another member may have found a topic: it is shared when all know it, not when the last
-        # has looked, minutes later. Java's look before they join again; within this callback
-        # confluent-kafka's client cannot.
+        # Another member may have found a new topic. If this member lists topics soon, all members
+        # share the new topic now and not minutes later. Java's members list topics before they
+        # join again, but confluent-kafka's client cannot do so within this callback.
         self._look_at = 0.0
         if self._closing:
             self._take_up(client, places)
@@ -394,7 +412,7 @@ class KafkaConsumer:
                 for each in given
             ]
             self._take_up(client, taken)
-            # Only now does the client know them: before, it would forget that they are paused.
+            # The client forgets a pause of partitions that are not assigned yet, so pause now.
             if paused := [Place(*each) for each in given if each in self._paused]:
                 self._call(client.pause, paused)
             self._call(self._commit_begun, sorted(begun.items()))
@@ -405,21 +423,28 @@ class KafkaConsumer:
     def _ends(
         self, client: Consumer, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Where those without a committed offset end. Left to librdkafka that is found when they
-        are fetched first, and again by whoever has them next, who would skip what came between."""
+        """Return the ends of those partitions that have no committed offset.
+
+        librdkafka itself would look the end up at the first fetch. The member that gets the
+        partition next would look it up again, and skip the records in between.
+        """
         known = _without_errors(client.committed([Place(*each) for each in partitions], REQUEST_S))
         unknown = [Place(p.topic, p.partition, OFFSET_END) for p in known if p.offset < 0]
         found = _without_errors(client.offsets_for_times(unknown, REQUEST_S)) if unknown else []
         return {(place.topic, place.partition): place.offset for place in found}
 
     def _commit_begun(self, begun: Sequence[tuple[TopicPartition, int]]) -> None:
-        """At once, as a quiet partition may have no other commit for long; or else with the first,
-        as Connect does: WorkerSinkTask.HandleRebalance takes positions for offsets to commit."""
+        """Commit the offsets at which partitions without a committed offset start.
+
+        It is done at once, since a quiet partition may have no other commit for long. If it fails,
+        the next commit contains them, as in Connect: WorkerSinkTask.HandleRebalance takes positions
+        as the offsets to commit.
+        """
         self._begun.update(begun)
         try:
             self.commit(self._begun)
         except RebalancedError:
-            pass  # they are given anew, to this member or another
+            pass  # a new rebalance assigns these partitions again
         except TransportError as error:
             self._warn(str(error))
 
@@ -428,7 +453,7 @@ class KafkaConsumer:
         if not self._cooperative:
             gone |= self._held
         self._kept = [m for m in self._kept if _place(m) not in gone]
-        # librdkafka would take them up paused if they came back.
+        # Otherwise librdkafka would still pause them if they were assigned again.
         if paused := [Place(*each) for each in sorted(gone & self._paused)]:
             self._call(client.resume, paused)
         self._paused -= gone
@@ -443,15 +468,16 @@ class KafkaConsumer:
             self._begun = {place: end for place, end in self._begun.items() if place not in gone}
             if self._cooperative:
                 self._call(client.incremental_unassign, list(places))
-                # Gone for good, unlike what is taken to be shared anew.
+                # No assignment follows a cooperative revocation, so tell the task that these
+                # partitions are gone for good. An eager revocation precedes a new assignment.
                 if not self._closing:
                     self._call(self._assigned, ())
             else:
                 client.unassign()
 
     def _call(self, callback: Callable[[Any], object], places: Sequence[Any]) -> None:
-        """Passes what a callback raises to the poll. librdkafka's own way out would lose it,
-        or make of it something that only a bare `except` catches."""
+        """Call `callback` and keep its exception for the poll to raise. If it went through
+        librdkafka it would be lost, or become one that only a bare `except` catches."""
         try:
             callback(places)
         except KafkaException as failed:
@@ -473,14 +499,15 @@ class KafkaConsumer:
 
 
 def metadata_age_s(settings: Mapping[str, Any]) -> float:
-    """How long what is known of topics holds, for a client with these settings."""
+    """Return the greatest age of metadata, in seconds, for a client with these settings."""
     return int(settings.get("metadata.max.age.ms", METADATA_AGE_MS)) / 1000
 
 
 def _without_errors(places: Sequence[Place]) -> Sequence[Place]:
-    """
+    """Return `places` if none of them has an error.
+
     Raises:
-        KafkaException: the first of their errors.
+        KafkaException: the first error among them.
     """
     for place in places:
         if place.error is not None:
@@ -493,17 +520,21 @@ def _place(message: Message) -> tuple[str | None, int | None]:
 
 
 headers_of: Callable[[Message], Any] = methodcaller("headers")
-"""`message.headers()`, checked. On a name that is not UTF-8 the client sets an error and
-returns all the same; a plain call does not look, and the error hits whatever is called next."""
+"""Call `message.headers()` and check for an error.
+
+If a header's name is not UTF-8 the client sets an error and returns nevertheless. A plain method
+call does not check, and the error is raised by an unrelated later call.
+"""
 
 
 def record_of(message: Message) -> ConsumerRecord:
-    """Record of a message that is no error, so none of this is missing."""
+    """Return the record of a message. The message is not an error, so no field is None that a
+    record must have."""
     unreadable = ""
     try:
         headers = headers_of(message) or ()
     except (SystemError, UnicodeDecodeError):
-        # The client fails so on a header whose name is not UTF-8. Java puts U+FFFD in its place.
+        # The name of a header is not UTF-8. Java replaces what it cannot decode by U+FFFD.
         headers, unreadable = (), "the name of a header is not UTF-8"
     return ConsumerRecord(
         cast(str, message.topic()),
@@ -518,6 +549,6 @@ def record_of(message: Message) -> ConsumerRecord:
 
 
 def timestamp_ms(message: Message) -> int:
-    """-1 where the record has none, as in Java."""
+    """Return the timestamp of a message. -1 if it has none, as in Java."""
     kind, stamp = message.timestamp()
     return int(stamp) if kind else -1

@@ -1,4 +1,4 @@
-"""Messages of the client as columns: their values are taken out at once, records made on demand."""
+"""Messages of confluent-kafka's consumer as columns. Records are made only on demand."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -44,5 +44,5 @@ class MessageColumns(RecordColumns):
 
 
 def offset_of(message: Message) -> int:
-    """The offset of a message that is no error: only such a one always has it."""
+    """Return the offset of a message that is not an error, and so always has one."""
     return cast(int, message.offset())

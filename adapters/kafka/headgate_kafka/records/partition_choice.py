@@ -1,4 +1,5 @@
-"""Which partition a producer's records go to, while topics grow, or are made anew with fewer."""
+"""Choice of the partitions for a producer's records, while topics grow, or are recreated with fewer
+partitions."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,22 +13,24 @@ from headgate_kafka.failures import UNKNOWN_TOPIC, Contact, kafka_error
 
 ASK_S: Final = 15.0
 MADE_MS: Final = 5_000
-"""So long a topic is awaited that brokers may be making."""
+"""How long to wait for a topic that brokers may be creating."""
 BY_KEY: Final = -1
-"""The partition that the client's partitioner decides."""
+"""The partition number by which the client's partitioner decides."""
 _MAYBE_SOON: Final = UNKNOWN_TOPIC | {KafkaError.LEADER_NOT_AVAILABLE}
 _ASK_WAIT_S: Final = 0.1
 _LOOK_S: Final = 3.0
-"""For what only makes a message clearer."""
+"""Time limit of a request whose answer only makes an error message clearer."""
 
 
 class PartitionChoice:
-    """Counts are asked again when they are `age_s` old, as Java's producer does, and when the
-    client has refused a partition. Asking makes the client hear of it too.
+    """The partition counts of the topics that a producer writes to, and its turn in each topic.
+
+    Counts are fetched again when they are `age_s` old, as in Java's producer, and when the client
+    has refused a partition. The request updates the client's own metadata too.
 
     Args:
-        count: as `RecordLog.partitions`, for a topic that was not met before.
-        client: the one that sends; None as long as there is none.
+        count: as `RecordLog.partitions`, for a topic that was not written to before.
+        client: returns the client that sends. None as long as there is none.
     """
 
     def __init__(
@@ -43,24 +46,24 @@ class PartitionChoice:
         self._age_s = age_s
         self._counts: dict[str, int] = {}
         self._older: dict[str, int] = {}
-        """Topics to be asked about again before their next record, and their older partition
-        counts."""
+        """Old partition counts of topics whose count is fetched again before their next record."""
         self._fresh_until = time.monotonic() + age_s
         self._turns: dict[str, int] = {}
         self._changed: dict[str, int] = {}
-        """Topics that had so many partitions when something was sent that is on its way."""
+        """Topics whose partition count has changed while records are under way, with their earlier
+        counts."""
 
     @property
     def topics(self) -> Sequence[str]:
-        """Topics that records went to."""
+        """Topics that records were sent to, sorted."""
         return sorted(self._counts.keys() | self._older.keys())
 
     def choose(self, records: Sequence[ProducerRecord]) -> dict[str, int]:
-        """The partition of records without key and partition, by topic.
+        """Return, by topic, the partition for these records if they have no key and no partition.
 
         Raises:
             UnknownTopicError, ValueError: as `Producer.send`.
-            TransportError: a topic is gone that was there.
+            TransportError: a topic that existed is gone.
         """
         if time.monotonic() >= self._fresh_until:
             self._older |= self._counts
@@ -69,7 +72,8 @@ class PartitionChoice:
         counts = self._counts
         turns: dict[str, int] = {}
         same = None
-        """A topic that has its turn: most records are of the one before."""
+        """The topic of the record before, if its partition is chosen. It makes the usual case
+        fast, in which consecutive records have the same topic."""
         for record in records:
             topic, wanted = record.topic, record.partition
             if topic is same and wanted is None:
@@ -89,10 +93,11 @@ class PartitionChoice:
         return turns
 
     def choose_again(self, topic: str) -> int:
-        """As `choose`, after the client has refused a partition of the topic.
+        """Fetch the topic's partition count and choose another partition, after the client has
+        refused one.
 
         Raises:
-            TransportError: the topic is gone, or nobody answered.
+            TransportError: the topic is gone, or no broker answered.
         """
         count, error = self._ask_patiently(topic)
         if not count:
@@ -103,14 +108,15 @@ class PartitionChoice:
         return turn
 
     def exists(self, topic: str, partition: int) -> bool:
-        """As far as is known; what the key decides does."""
+        """Return whether a partition exists, by the count that is known. `BY_KEY` always does."""
         return partition < self._counts[topic]
 
     def changed(self) -> str:
-        """What became of the topics that were met, for a message; empty: nothing that is known."""
+        """Say, for an error message, how a topic that was written to has changed. Empty: no change
+        is known."""
         for topic, before in self._changed.items():
             return f"topic {topic!r} has other partitions now than the {before} it had"
-        with suppress(TransportError):  # the message does without
+        with suppress(TransportError):  # then the message does not say it
             for topic in self.topics:
                 before = self._counts.get(topic) or self._older[topic]
                 count, error = self._ask(topic, _LOOK_S)
@@ -121,7 +127,7 @@ class PartitionChoice:
         return ""
 
     def settle(self) -> None:
-        """What was sent has arrived: topics that changed before that do not matter to it."""
+        """Forget earlier changes of topics, because all records that were sent have arrived."""
         self._changed.clear()
 
     def _learn(self, topic: str) -> int:
@@ -131,7 +137,7 @@ class PartitionChoice:
         try:
             count, error = self._ask_patiently(topic)
         except TransportError:
-            return before  # what is sent waits for the brokers; asked again another time
+            return before  # the records wait for the brokers, and the count is fetched later
         if not count and error in _MAYBE_SOON:
             raise self._gone(topic, error)
         self._note(topic, before, count)
@@ -148,8 +154,11 @@ class PartitionChoice:
         )
 
     def _first(self, topic: str) -> int:
-        """Partition count of a new topic, once the brokers have made it, as they do for Java's
-        producer, which asks for metadata (``auto.create.topics.enable``)."""
+        """Return the partition count of a topic that was not written to before.
+
+        Asking the producer for metadata makes the brokers create the topic, if they have
+        ``auto.create.topics.enable``, as for Java's producer.
+        """
         try:
             return self._count(topic)
         except UnknownTopicError:
@@ -159,7 +168,7 @@ class PartitionChoice:
             return count
 
     def _ask_patiently(self, topic: str) -> tuple[int, int | None]:
-        """As `_ask`, for a topic that brokers may be making."""
+        """As `_ask`, for a topic that brokers may be creating."""
         until = time.monotonic() + MADE_MS / 1000
         while True:
             count, error = self._ask(topic)
@@ -168,11 +177,11 @@ class PartitionChoice:
             time.sleep(_ASK_WAIT_S)
 
     def _ask(self, topic: str, limit_s: float = ASK_S) -> tuple[int, int | None]:
-        """How many partitions the client is told now, and the code of an error; 0 and None: there
-        is no client yet.
+        """Ask the brokers for a topic's partition count. Return the count and an error code or
+        None. 0 and None: there is no client yet.
 
         Raises:
-            TransportError: nobody answered.
+            TransportError: no broker answered.
         """
         client = self._client()
         if client is None:

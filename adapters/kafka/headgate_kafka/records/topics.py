@@ -1,4 +1,4 @@
-"""Data topics and consumer groups."""
+"""The record log on Kafka: data topics and the offsets of consumer groups."""
 
 import threading
 import time
@@ -41,13 +41,13 @@ from headgate_kafka.records.producer import OffsetTopics, TransactionalProducer
 
 READ_MS: Final = 30_000
 _RANGE: Final = {"fetch.wait.max.ms": 10, "queued.min.messages": 10_000}
-"""What is read by ranges is there. A fetch beyond its end would keep the next range waiting, and
-what it brings is mostly thrown away."""
+"""Settings of a consumer that reads ranges of offsets which exist already. A fetch beyond the end
+of a range delays the next range, and most of its records are dropped."""
 BROKERS_CHOICE: Final = -1
 READER: Final = "headgate-reader"
-"""Client id of readers without a group, and the group id that librdkafka wants all the same."""
+"""Client id of readers without a group, and the group id that librdkafka requires even so."""
 PRODUCERS_TOPICS: Final = "headgate-topics"
-"""Client id for looking up topics with a producer's login."""
+"""Client id of the client that looks up topics with a producer's login."""
 _NEVER: Final = frozenset(
     {
         KafkaError.TOPIC_EXCEPTION,
@@ -55,7 +55,7 @@ _NEVER: Final = frozenset(
         KafkaError.INVALID_CONFIG,
     }
 )
-"""A topic that cannot be made until its name or its settings are other ones."""
+"""Errors by which a topic cannot be created unless its name or its settings change."""
 _HAS_MEMBERS: Final = frozenset(
     {
         KafkaError.UNKNOWN_MEMBER_ID,
@@ -64,17 +64,17 @@ _HAS_MEMBERS: Final = frozenset(
         KafkaError.NON_EMPTY_GROUP,
     }
 )
-"""Brokers' answers to a client that sets a group's offsets and is no member."""
+"""Errors of a client that sets the offsets of a group which has members and is not one itself."""
 
 
 class ClientsSettings:
-    """librdkafka's settings of the clients of one connector's tasks, or of a worker's.
+    """librdkafka's settings of the clients of one connector's tasks, or of a worker.
 
     Args:
-        producer: by client id and transactional id.
-        consumer: by client id and group.
-        poll_records: how many a consumer of a connector gives at once at the most; None: as many as
-            are asked for.
+        producer: returns a producer's settings, for a client id and a transactional id.
+        consumer: returns a consumer's settings, for a client id and a group.
+        poll_records: limit of the records that one poll of a connector's consumer returns. None:
+            only the caller's limit counts.
     """
 
     def __init__(
@@ -89,7 +89,8 @@ class ClientsSettings:
 
 
 class KafkaRecordLog:
-    """Safe from several threads; what it makes is not."""
+    """The record log on Kafka. Safe from several threads. The producers and consumers that it makes
+    are not."""
 
     def __init__(
         self,
@@ -117,14 +118,18 @@ class KafkaRecordLog:
         replicas: int | None = None,
         config: Mapping[str, str] = NO_CONFIG,
     ) -> None:
-        """Raises `TransportError` with the broker's reason
-        when it is not to be had, `RefusedError` if it never will, or not without another right."""
+        """Create a topic if it does not exist.
+
+        Raises:
+            RefusedError: the topic can never be created so, or a permission is missing.
+            TransportError: it could not be created, with the broker's reason.
+        """
         partitions = BROKERS_CHOICE if partitions is None else partitions
         if partitions < 1 and partitions != BROKERS_CHOICE:
             raise ValueError(f"topic {topic} with {partitions} partitions, expected at least 1")
         if fault := topic_fault(topic):
             raise RefusedError(f"topic {fault}")
-        # Asked first: who may not create topics is refused those that are there, too.
+        # Look first: a client that may not create topics is refused existing ones too.
         try:
             topics, count = self._looked_up(topic)
         except NoRightError as refusal:
@@ -151,23 +156,24 @@ class KafkaRecordLog:
             if error is None or error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 what, right = f"topic {topic!r} could not be created", f"Create on Topic:{topic}"
                 lost = self._error(what, failed, right)
-                # A factor that was asked for is too large, most likely; the brokers' own default
-                # is not: then brokers are away.
+                # A replication factor that the caller gave is most likely too large. If the
+                # brokers' own default is refused, brokers are away.
                 factor = () if replicas is None else (KafkaError.INVALID_REPLICATION_FACTOR,)
                 never = error is not None and error.code() in {*_NEVER, *NO_RIGHT, *factor}
                 raise (RefusedError(str(lost)) if never else lost) from None
         topics.await_topic(topic)
 
     def _looked_up(self, topic: str) -> tuple[Topics, int | None]:
-        """Who knows of a topic that is to be written to, and its partitions; None: it is not there.
+        """Look up a topic that is to be written to. Return the client that may describe it, and the
+        number of its partitions, None if it does not exist.
 
-        Where the admin client may not describe it the producers' login is asked, which may if it
-        may write. In Connect only connectors that say how topics are made (``topic.creation.*``)
-        need the admin client's right.
+        If the admin client may not describe the topic, the producers' login is used, which may
+        describe it if it may write to it. In Connect only connectors with ``topic.creation.*``
+        settings need the admin client's permission.
 
         Raises:
-            NoRightError: neither may describe it.
-            TransportError: nobody could say.
+            NoRightError: neither client may describe it.
+            TransportError: no broker answered.
         """
         try:
             return self._topics, self._topics.known(topic)
@@ -188,7 +194,8 @@ class KafkaRecordLog:
         return self._topics.partitions(topic, age_s_max=age_s_max)
 
     def topic_names(self) -> Sequence[str]:
-        """
+        """Return the names of all topics, at most ``metadata.max.age.ms`` old.
+
         Raises:
             TransportError: the brokers did not answer.
         """
@@ -199,8 +206,8 @@ class KafkaRecordLog:
             return list(self._names)
 
     def end_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
-        """Up to where committed readers can read now: an open transaction, and what stands behind
-        it, does not count."""
+        """Return the ends of partitions for committed readers (last stable offsets). Records of an
+        open transaction, and all records after its first, are beyond them."""
         return self._offsets(topics, partial(self._topics.ends, committed=True))
 
     def start_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
@@ -216,7 +223,8 @@ class KafkaRecordLog:
                 places = self._places(topics)
                 found = ask(places)
             except TopicGoneError:
-                # Looked for again it is one that does not exist; or it is, and was being made.
+                # The next look either finds that the topic does not exist, or succeeds because the
+                # topic was only being created.
                 if not left:
                     raise
                 time.sleep(MOVED_S)
@@ -233,20 +241,20 @@ class KafkaRecordLog:
 
     @cached_property
     def _age_s(self) -> float:
-        """How long what is known of topics holds: as for the connector's consumers, since who reads
-        without a group looks here for what there is to read."""
+        """Greatest age of metadata, in seconds, as for the connector's consumers. A reader without
+        a group finds its topics and partitions by this metadata."""
         return metadata_age_s(self._settings.consumer(READER, READER))
 
     def read(
         self, topic: str, partition: int, start: int, end: int, limit: int
     ) -> Sequence[ConsumerRecord]:
-        """Ends too where committed readers stop for now."""
+        """Read a range of offsets. It also stops at the last stable offset."""
         return self.read_columns(topic, partition, start, end, limit).records()
 
     def read_columns(
         self, topic: str, partition: int, start: int, end: int, limit: int
     ) -> MessageColumns:
-        """As `read`."""
+        """As `read`, but return columns."""
         self.partitions(topic)
         place = (topic, partition)
         stop = min(end, self._topics.ends([place], committed=True)[place])
@@ -292,10 +300,11 @@ class KafkaRecordLog:
         return {place: offset for place, offset in sorted(places.items()) if offset >= 0}
 
     def commit_unguarded(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """
+        """Set offsets of a group that has no members. None deletes an offset.
+
         Raises:
             GroupInUseError: the group has members.
-            TransportError: some were not set.
+            TransportError: some offsets were not set.
         """
         wanted = [Place(*place, offset) for place, offset in offsets.items() if offset is not None]
         if wanted:
@@ -336,7 +345,8 @@ class KafkaRecordLog:
         transactional_id: str | None,
         membership: tuple[str, str, int] | None,
     ) -> Producer:
-        """`membership` is of no use to Kafka, see `TransactionalProducer`."""
+        """Make a producer. `membership` is ignored, as Kafka has no use for it (see
+        `TransactionalProducer`)."""
         settings = self._settings.producer(client_id, transactional_id)
         if transactional_id is None:
             return PlainProducer(settings, self._partitions_to_write, self._warn)
