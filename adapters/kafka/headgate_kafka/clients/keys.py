@@ -1,8 +1,9 @@
-"""The keys of Java's Kafka clients (4.3.1) and what they are called in librdkafka.
+"""The keys of Java's Kafka clients (4.3.1) and their names in librdkafka.
 
-Three kinds: the same or another name here (`RENAMED`), handled by code in `client_settings`
-(`SECURITY`, `TRANSLATED`), and of the JVM or of Java's client alone (`JAVA_ONLY`). Names of
-librdkafka's own that have no Java equivalent (`NATIVE`) are passed on as well, for tuning.
+There are three kinds. librdkafka has the key, by the same or another name (`RENAMED`). Or code
+translates it, in `clients.settings` and `login.security` (`TRANSLATED`, `SECURITY`). Or it is for
+the JVM or Java's client alone (`JAVA_ONLY`). Settings of librdkafka without a Java equivalent
+(`NATIVE`) are passed on as well, for tuning.
 """
 
 COMMON = {
@@ -61,7 +62,7 @@ RENAMED = {
     "consumer": {**COMMON, **CONSUMER},
     "admin": COMMON,
 }
-"""Java's name -> librdkafka's, by kind of client."""
+"""librdkafka's name by Java's name, for each role of a client."""
 
 SECURITY = frozenset(
     {
@@ -88,7 +89,7 @@ TRANSLATED = {
     "admin": frozenset[str](),
 }
 OURS = frozenset({"default.api.timeout.ms"})
-"""Not for librdkafka: read by this adapter itself."""
+"""Keys that this adapter itself reads, and that are not for librdkafka."""
 NATIVE = frozenset(
     {
         *("batch.num.messages", "debug", "enable.sparse.connections", "fetch.error.backoff.ms"),
@@ -144,7 +145,7 @@ JAVA_ONLY = {
     },
     "admin": _JAVA_COMMON | {"bootstrap.controllers", "retries"},
 }
-"""Keys of Java's clients that mean nothing here: they are dropped, and named in a warning."""
+"""Keys of Java's clients that have no meaning here. They are dropped, and named in a warning."""
 
 SECRET = frozenset(
     {
@@ -154,7 +155,7 @@ SECRET = frozenset(
         *("ssl.truststore.certificates", "ssl.truststore.password"),
     }
 )
-"""Values that no log, error or answer may show (Java's type PASSWORD)."""
+"""Keys whose values no log, error or response may show (Java's type PASSWORD)."""
 
 CHOICES = {
     "acks": ("all", "-1", "0", "1"),
@@ -169,7 +170,8 @@ CHOICES = {
     "isolation.level": ("read_uncommitted", "read_committed"),
     "metadata.recovery.strategy": ("none", "rebootstrap"),
 }
-"""Java's values, all of which librdkafka takes too; in capitals as well, as some of Java's are."""
+"""Java's values by key. librdkafka accepts all of them too, also in upper case, as Java does for
+some keys."""
 
 LIMITS = {
     "auto.commit.interval.ms": (0, 86_400_000),
@@ -199,9 +201,12 @@ LIMITS = {
     "socket.timeout.ms": (10, 300_000),
     "transaction.timeout.ms": (1_000, 2_147_483_647),
 }
-"""librdkafka's ranges of numbers that Java allows more of: what is outside is moved to the end.
-What it wants of two numbers together is in `client_settings`."""
+"""librdkafka's (least, greatest) value by its name of a setting, where Java allows more. A value
+outside is replaced by the nearer end of the range. What librdkafka requires of two settings
+together is in `clients.settings`."""
 
 COMPRESSION_LEVELS = {"gzip": (-1, 9), "lz4": (1, 12), "zstd": (1, 12)}
-"""Likewise, by kind: Java's go to 17 with lz4, and from -131072, the fastest, to 22 with zstd. Not
-moved is 0, by which zstd means its default; -1 is librdkafka's word for that, and gzip's."""
+"""librdkafka's (least, greatest) level by compression type. A level outside is replaced by the
+nearer end. Java's levels go up to 17 for lz4, and from -131072, the fastest, to 22 for zstd. A
+level of 0 is passed on, since for zstd it means the default. librdkafka and gzip write the default
+as -1."""

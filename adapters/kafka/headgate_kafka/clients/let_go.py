@@ -1,10 +1,10 @@
-"""Errors that keep no client alive.
+"""Exceptions that do not keep a Kafka client alive.
 
-The traceback of an exception holds the local variables of each frame that it came through, so a
-client of librdkafka lives for as long as anybody has an exception that came from it. A client that
-lives goes on by itself. One that was to abort a transaction does so once its brokers are back: it
-asks for a new epoch, which ends the transaction of the producer that came after it. Seen with
-librdkafka 2.16.0 and brokers of Kafka 4.3.1.
+The traceback of an exception holds the local variables of each frame that it passed. So a client of
+librdkafka lives as long as an exception that came from it. While it lives, its threads go on. A
+client that was told to abort a transaction does so once its brokers are back. It then asks for a
+new epoch, which ends the transaction of the producer that has replaced it. Seen with librdkafka
+2.16.0 and brokers of Kafka 4.3.1.
 """
 
 import sys
@@ -18,7 +18,7 @@ _Answer = TypeVar("_Answer")
 
 
 def letting_go(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """The decorated call, whose exceptions hold no local variable of what it called."""
+    """Decorate `call` so that its exceptions hold no local variables of the functions it called."""
 
     @wraps(call)
     def made(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
@@ -33,11 +33,11 @@ def letting_go(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
 
 
 def let_go(error: BaseException, handled: BaseException | None = None) -> None:
-    """Drop the local variables of all finished frames that `error` came through, and those of the
-    exceptions that it was raised for.
+    """Drop the local variables of all finished frames in the traceback of `error`, and of its
+    causes and contexts.
 
     Args:
-        handled: what the caller was handling already; it is left alone.
+        handled: the exception that the caller was handling already. It is left alone.
     """
     todo: list[BaseException | None] = [error]
     seen = {id(handled)}

@@ -1,5 +1,5 @@
-"""What librdkafka has to say, without its flood: while a broker is away it says the same some
-twenty times a second."""
+"""librdkafka's log lines without repetitions. While a broker is away, librdkafka logs the same line
+some twenty times a second."""
 
 import logging
 import re
@@ -33,8 +33,11 @@ class _OnceAMinute(logging.Handler):
 def client_logger(
     warn: Callable[[str], None], now_s: Callable[[], float] = time.monotonic
 ) -> logging.Logger:
-    """For the argument `logger` of confluent-kafka's clients: warnings and errors go to `warn`,
-    each text once a minute. It speaks only where the client is polled."""
+    """Return a logger for the argument `logger` of confluent-kafka's clients.
+
+    Warnings and errors go to `warn`, each text at most once a minute. Lines come only while the
+    client is polled.
+    """
     logger = logging.Logger("headgate_kafka.librdkafka", logging.WARNING)
     logger.addHandler(_OnceAMinute(warn, now_s))
     return logger

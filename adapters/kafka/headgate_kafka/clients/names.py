@@ -1,7 +1,7 @@
-"""Whether the hosts of ``bootstrap.servers`` have addresses, and take connections.
+"""Checks whether the hosts of ``bootstrap.servers`` have addresses and accept connections.
 
-librdkafka looks for a name for as long as it lives and tells of no failure but that nobody answers.
-Java's clients refuse to be made: ConfigException, "No resolvable bootstrap urls given".
+librdkafka tries to resolve a name for as long as the client lives, and only reports that no broker
+answers. Java's clients fail to be made: ConfigException, "No resolvable bootstrap urls given".
 """
 
 import socket
@@ -12,14 +12,15 @@ from typing import Final
 from headgate.ports import RefusedError, TransportError
 
 PATIENCE_S: Final = 20.0
-"""How long a resolver is asked again that says of itself that its failure will pass."""
+"""How long a name is resolved again while the resolver reports a temporary failure."""
 _AGAIN_S: Final = 1.0
 _CONNECT_S: Final = 3.0
 _PORT: Final = "9092"
 
 
 def unresolvable(servers: str) -> tuple[str, bool]:
-    """Why none of the servers has an address, and whether that may pass; an empty text: one has.
+    """Return why none of the servers has an address, and whether the failure may be temporary. An
+    empty text: one of them has an address.
 
     Source: ClientUtils.parseAndValidateAddresses.
     """
@@ -37,8 +38,11 @@ def unresolvable(servers: str) -> tuple[str, bool]:
 
 
 def refusing(servers: str) -> str:
-    """Why none of the servers takes a connection; empty: one does, or none has an address, which
-    the functions below judge. What a server speaks is not asked."""
+    """Return why none of the servers accepts a TCP connection. Nothing is sent over it.
+
+    Empty: one of them does, or none has an address, which `check_names` and `check_names_for_good`
+    report.
+    """
     if unresolvable(servers)[0]:
         return ""
     reasons: list[str] = []
@@ -53,14 +57,15 @@ def refusing(servers: str) -> str:
 
 
 def _places(servers: str) -> Iterator[tuple[str, str]]:
-    """Host and port of each server."""
+    """Yield host and port of each server."""
     for server in filter(None, (each.strip() for each in servers.split(","))):
         host, colon, port = server.rpartition("://")[2].rpartition(":")
         yield host.strip("[]") if colon else port, port if colon else _PORT
 
 
 def check_names(servers: str) -> None:
-    """
+    """Check that at least one server has an address.
+
     Raises:
         TransportError: none of the servers has an address.
     """
@@ -75,7 +80,8 @@ def check_names_for_good(
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """As `check_names`, for a client whose lack fails its task: what may pass has `PATIENCE_S`.
+    """As `check_names`, for a client without which its task fails. Temporary failures of the
+    resolver are tried again for `PATIENCE_S`.
 
     Raises:
         RefusedError: none of the servers has an address.

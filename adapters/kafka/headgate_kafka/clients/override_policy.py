@@ -1,4 +1,4 @@
-"""``connector.client.config.override.policy``: what a connector may say to its Kafka clients.
+"""``connector.client.config.override.policy``: which client settings a connector may override.
 
 Source: KIP-458, KIP-1188; AbstractConnectorClientConfigOverridePolicy and its four subclasses.
 """
@@ -12,11 +12,11 @@ PRINCIPAL_KEYS = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.prot
 def override_errors(
     policy: str, connector_config: Mapping[str, str | None], allowed: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """Key -> Connect's message, for each override that the policy refuses.
+    """Return, by key, Connect's error message for each override that the policy refuses.
 
     Args:
         policy: All, None, Principal or Allowlist.
-        allowed: keys without prefix that the policy Allowlist lets pass
+        allowed: keys, without prefix, that the policy Allowlist permits
             (``connector.client.config.override.allowlist``).
     """
     passes = {"None": frozenset[str](), "Principal": PRINCIPAL_KEYS, "Allowlist": allowed}

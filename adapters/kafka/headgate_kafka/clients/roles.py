@@ -1,6 +1,6 @@
-"""Which client of a worker, and of a connector, has which settings.
+"""Settings of each client of a worker and of a connector.
 
-All are made of the worker's own properties, with Connect's keys, and the connector's overrides.
+They are made from the worker's properties, with Connect's keys, and the connector's overrides.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,14 +34,14 @@ _CONSUMER_SECURITY: Final = tuple(f"consumer.override.{prefix}" for prefix in _S
 
 @dataclass(frozen=True, slots=True)
 class WorkerClients:
-    """What the worker's properties say to its own clients."""
+    """Settings and clients of the worker itself, from its properties."""
 
     properties: Mapping[str, str]
     warn: Warn
 
     def reader(self, what: str) -> dict[str, Any]:
         settings = worker_client_settings(self.properties, "consumer", client_id=self._id(what))
-        # librdkafka wants a group; nothing is ever committed under it.
+        # librdkafka requires a group. Nothing is ever committed under it.
         return {**settings, "group.id": self.properties.get("group.id") or "headgate"}
 
     def writer(self, what: str) -> dict[str, Any]:
@@ -55,7 +55,8 @@ class WorkerClients:
         try_for_token(self._admin())
 
     def administered_as(self, properties: Mapping[str, str]) -> bool:
-        """Whether a connector's admin client is what the worker's own would be: one will do."""
+        """Return whether a connector's admin client has the same settings as the worker's own. Then
+        the two can share one client."""
         named = {**properties, "client.id": ""}
         return librdkafka(named, "admin") == worker_client_settings(
             self.properties, "admin", client_id=""
@@ -95,10 +96,10 @@ def own_offsets_reader(
     connector: str,
     settings: ClientsSettings,
 ) -> Mapping[str, Any]:
-    """Settings of a consumer that reads a source connector's own offsets topic.
+    """Return the settings of a consumer that reads a source connector's own offsets topic.
 
-    Differs from Connect: they are read where they are written, also when only the servers of the
-    producer were overridden, and then with the producer's login."""
+    Differs from Connect: offsets are read from the cluster that they are written to, also if only
+    the producer's servers were overridden. Then the consumer uses the producer's login."""
     names = f"connector-offsets-{connector}", f"connect-{connector}"
     reader = settings.consumer(*names)
     named = (
@@ -112,7 +113,8 @@ def own_offsets_reader(
     moved = {**connector_config, "consumer.override.bootstrap.servers": servers}
     reader = connector_clients(worker, moved, lambda _line: None).consumer(*names)
     if not any(key.startswith(_CONSUMER_SECURITY) for key in connector_config):
-        # Other servers, or another listener of these: whoever may write there is let in.
+        # The servers are another cluster, or another listener of the same one. The producer's login
+        # is known to be accepted there.
         reader = {key: value for key, value in reader.items() if not key.startswith(_SECURITY)}
         reader |= {key: value for key, value in producer.items() if key.startswith(_SECURITY)}
     return reader
@@ -125,8 +127,12 @@ def connector_admin_properties(
     kind: Literal["source", "sink"],
     warn: Warn,
 ) -> dict[str, str]:
-    """Differs from Connect: whose data is on another cluster is administered there, also when only
-    the servers of its producer or consumer were overridden, and then with their login."""
+    """Return Java's properties of a connector's admin client.
+
+    Differs from Connect: if the connector's data is on another cluster, the admin client goes to
+    that cluster, also if only the servers of its producer or consumer were overridden. Then it uses
+    their login, unless it has one of its own.
+    """
     found = admin_properties(
         worker, connector_config, f"connector-worker-adminclient-{connector}", warn
     )
@@ -149,8 +155,8 @@ def connector_properties(
     connector_config: Mapping[str, str],
     role: Literal["producer", "consumer"],
 ) -> dict[str, str]:
-    """Java's properties of a connector's producers or consumers, as far as users give them: where
-    they connect to, and as whom."""
+    """Return Java's properties of a connector's producers or consumers: the servers, and whatever
+    users give for this role, such as a login."""
     servers = {"bootstrap.servers": worker.get("bootstrap.servers") or "localhost:9092"}
     return servers | _given(worker, connector_config, role)
 
@@ -160,15 +166,15 @@ def not_inherited(
     connector_config: Mapping[str, str],
     role: Literal["producer", "consumer"],
 ) -> str:
-    """What to do if brokers do not answer the clients of `role`, which have no security settings
-    although the worker has. Empty: they have some, or the worker has none either."""
+    """Return advice for the case that brokers do not answer the clients of `role`, if these have no
+    security settings although the worker has. Otherwise empty."""
     given = _given(worker, connector_config, role)
     forgotten = worker.get("security.protocol") and "security.protocol" not in given
     return WORKERS_ONLY.format(role) if forgotten else ""
 
 
 def connection(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of librdkafka's settings that says where a client connects and as whom."""
+    """Return those of librdkafka's settings that say where a client connects and as whom."""
     return {
         key: value
         for key, value in settings.items()
@@ -179,7 +185,7 @@ def connection(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _login(
     worker: Mapping[str, str], connector_config: Mapping[str, str], role: str
 ) -> dict[str, str]:
-    """What is said of security for the clients of `role` alone."""
+    """Return the security settings given for the clients of `role` alone."""
     given = _given(worker, connector_config, role)
     return {key: value for key, value in given.items() if key.startswith(_SECURITY)}
 
@@ -187,7 +193,7 @@ def _login(
 def _given(
     worker: Mapping[str, str], connector_config: Mapping[str, str], role: str
 ) -> dict[str, str]:
-    """What is said for the clients of `role` alone."""
+    """Return the settings given for the clients of `role` alone, without prefixes."""
     found: dict[str, str] = {}
     for properties, prefix in ((worker, f"{role}."), (connector_config, f"{role}.override.")):
         for key, value in properties.items():

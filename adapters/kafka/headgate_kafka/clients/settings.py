@@ -1,14 +1,15 @@
-"""What Kafka clients are made with: a worker's and a connector's properties, as Java's clients know
-them, turned into librdkafka's settings and kafka-python's arguments.
+"""Translation of a worker's and a connector's properties, which are those of Java's clients, into
+librdkafka's settings and kafka-python's arguments.
 
-Who gets what is Connect's (Worker.baseProducerConfigs, baseConsumerConfigs, adminConfigs): clients
-of the internal topics take the worker's properties without a prefix; clients of connectors take
-``producer.``, ``consumer.``, ``admin.`` of the worker, then ``producer.override.`` ... of the
-connector. A connector's producers and consumers do not inherit the worker's own security settings;
-admin clients do.
+Each client gets the properties that Connect gives it (Worker.baseProducerConfigs,
+baseConsumerConfigs, adminConfigs). Clients of the internal topics get the worker's properties
+without a prefix. Clients of connectors get the worker's with the prefix ``producer.``,
+``consumer.`` or ``admin.``, and over them the connector's with ``producer.override.`` and so on. A
+connector's producers and consumers do not inherit the worker's own security settings. Admin clients
+do.
 
-What the JVM alone understands is dropped: `java_only` names it, for one warning at the start.
-Values of passwords appear in no message.
+Keys that only the JVM understands are dropped. `java_only` names them, for one warning at the
+start. Passwords appear in no message.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,16 +42,17 @@ SOCKET_MS = 60_000
 MESSAGE_BYTES = 1_000_000
 POLL_INTERVAL_MS = 300_000
 SESSION_MS = 45_000
-"""Librdkafka's defaults, which it holds other settings against."""
+"""librdkafka's defaults, with which it compares other settings."""
 RECONNECT_MS = 20
-"""Java's default is 50. Librdkafka, whose is 100, connects to no second broker within half of it:
-each new client, of which a task has three, would wait 50 ms before it is of use."""
+"""First pause before reconnecting. Java's default is 50, and librdkafka's is 100. librdkafka
+connects to no second broker within half of that time. So each new client, of which a task has
+three, would wait 50 ms before it is ready."""
 RECONNECT_MS_MAX = 1_000
-"""Java's default."""
+"""Java's default of ``reconnect.backoff.max.ms``."""
 FEW_BROKERS = 3
-"""To so many a client connects at once, and not to one after the other when it needs it: before a
-second connection librdkafka lets 11 ms pass, of the 18 until a new producer is initialised. Where
-topics have some partitions a task comes to know all of three anyway."""
+"""The number of brokers up to which a client connects to all at once. Otherwise it connects to each
+when it needs it, and librdkafka waits 11 ms before a second connection, of the 18 ms until a new
+producer is initialised. A task of topics with some partitions connects to all three anyway."""
 SESSION_MS_MIN = 6_000
 """The brokers' default of ``group.min.session.timeout.ms``."""
 ASSIGNORS = {
@@ -61,26 +63,27 @@ ASSIGNORS = {
 _WORKER_MEMBERSHIP = frozenset(
     {"group.id", "group.instance.id", "session.timeout.ms", "heartbeat.interval.ms"}
 )
-"""Unprefixed these are about the worker's own group, not about a consumer's."""
+"""Keys that, without a prefix, are about the workers' group and not about a consumer's."""
 _WRITERS_OWN = frozenset(
     {
         *("acks", "delivery.timeout.ms", "enable.idempotence", "linger.ms"),
         *("max.in.flight.requests.per.connection", "retries"),
     }
 )
-"""Whoever writes to internal topics has these as it needs them (`headgate_kafka.logs.writing`)."""
+"""Keys that producers of internal topics set themselves (`headgate_kafka.logs.writing`)."""
 _SMALL_CLUSTER = "headgate.small.cluster.servers"
-"""Set by a running worker, never in its file: servers that are known to have few brokers."""
+"""Key for the servers of a cluster with at most `FEW_BROKERS`. A running worker sets it itself, and
+it is not used from a file."""
 _ADMIN_LISTENERS = "admin.listeners"
-"""A key of the REST API, not of an admin client."""
+"""A key of the REST API, although it has the prefix of an admin client's keys."""
 
 
 # -- who gets what --
 
 
 def knowing_cluster(worker: Mapping[str, str], broker_count: int) -> dict[str, str]:
-    """The worker's properties, once it has seen how many brokers its cluster has. Nobody asks again
-    while it runs."""
+    """Return the worker's properties with a note whether its cluster has few brokers. The number is
+    not asked for again while the worker runs."""
     if broker_count > FEW_BROKERS:
         return dict(worker)
     return {**worker, _SMALL_CLUSTER: worker["bootstrap.servers"]}
@@ -89,27 +92,27 @@ def knowing_cluster(worker: Mapping[str, str], broker_count: int) -> dict[str, s
 def worker_client_settings(
     worker: Properties, role: Role, *, client_id: str, forced: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """librdkafka's settings of a client of the internal topics.
+    """Return librdkafka's settings of a client of the internal topics.
 
     Args:
         worker: the worker's properties, as in its file.
-        forced: Java's keys; they win over the worker's.
+        forced: properties with Java's keys, which override the worker's.
 
     Raises:
-        ClientSettingsError: as `librdkafka`. Whether that takes them too is asked once, by
-            `check_worker_clients`: a process of a task is not to ask again.
+        ClientSettingsError: as the function `librdkafka`. The library itself is not tried here:
+            `check_worker_clients` does that once, and processes of tasks need not repeat it.
     """
     return librdkafka({**_worker_properties(worker, role, client_id), **(forced or {})}, role)
 
 
 def check_worker_clients(worker: Properties, *, in_group: bool) -> None:
-    """Whether a worker's own clients can be made; nothing is connected to.
+    """Check that a worker's own clients can be made, without connecting.
 
     Args:
-        in_group: it has internal topics, and a group that kafka-python joins.
+        in_group: the worker has internal topics, and a group that it joins with kafka-python.
 
     Raises:
-        ClientSettingsError: one cannot.
+        ClientSettingsError: one of the clients cannot be made.
     """
     for role in ROLES if in_group else ("admin",):
         checked(_worker_properties(worker, role, ""), role, but=_WRITERS_OWN)
@@ -125,10 +128,10 @@ def producer_settings(
     transactional_id: str | None = None,
     warn: Warn | None = None,
 ) -> dict[str, str]:
-    """librdkafka's settings of a source task's producer (or a dead letter queue's).
+    """Return librdkafka's settings of the producer of a source task or a dead letter queue.
 
-    With a `transactional_id` the keys that exactly-once needs are forced; `warn` is told where
-    that replaces what the user set.
+    With a `transactional_id` the keys that exactly-once needs are forced, and `warn` is called if
+    that replaces a user's value.
     """
     base = {
         "acks": "all",
@@ -137,7 +140,8 @@ def producer_settings(
         "client.id": client_id,
     }
     if transactional_id is not None:
-        # Differs from Connect: an idempotent producer keeps the order with several requests too.
+        # Differs from Connect: an idempotent producer keeps the order even with several requests in
+        # flight.
         del base["max.in.flight.requests.per.connection"]
     properties = base | _connector_properties(worker, connector_config, "producer", warn)
     if transactional_id is not None:
@@ -155,8 +159,8 @@ def consumer_settings(
     isolation_level: str | None = None,
     warn: Warn | None = None,
 ) -> dict[str, str]:
-    """librdkafka's settings of a connector's consumer. The user's ``group.id`` wins over `group_id`
-    as in Connect; `isolation_level` is forced if given."""
+    """Return librdkafka's settings of a connector's consumer. The user's ``group.id`` overrides
+    `group_id`, as in Connect. An `isolation_level` is forced."""
     base = {"group.id": group_id, "auto.offset.reset": "earliest", "client.id": client_id}
     properties = base | _connector_properties(worker, connector_config, "consumer", warn)
     forced = {"enable.auto.commit": "false"}
@@ -167,11 +171,11 @@ def consumer_settings(
 
 
 def poll_records(worker: Properties, connector_config: Properties | None) -> int | None:
-    """``max.poll.records`` of a connector's consumer: how many records `put` is given at the most.
+    """Return ``max.poll.records`` of a connector's consumer, the limit of the records of one `put`.
     None: it is not set.
 
     Raises:
-        ClientSettingsError: it is no whole number from 1 on.
+        ClientSettingsError: it is not a whole number of at least 1.
     """
     return _poll_records(_connector_properties(worker, connector_config, "consumer", None))
 
@@ -183,7 +187,7 @@ def admin_settings(
     client_id: str,
     warn: Warn | None = None,
 ) -> dict[str, str]:
-    """librdkafka's settings of the admin client of a connector."""
+    """Return librdkafka's settings of a connector's admin client."""
     return checked(admin_properties(worker, connector_config, client_id, warn), "admin")
 
 
@@ -193,33 +197,35 @@ def admin_properties(
     client_id: str,
     warn: Warn | None = None,
 ) -> dict[str, str]:
-    """Java's properties of the admin client of a connector, for `kafka_python` too."""
+    """Return Java's properties of a connector's admin client, for `librdkafka` or
+    `kafka_python`."""
     properties = _worker_properties(worker, "admin", client_id)
     return properties | _connector_properties(worker, connector_config, "admin", warn)
 
 
 def worker_kafka_python(worker: Properties, *, client_id: str) -> dict[str, Any]:
-    """kafka-python's arguments of the worker's own clients, such as its group membership."""
+    """Return kafka-python's arguments of the worker's own clients, such as its group member."""
     return kafka_python(_worker_properties(worker, "admin", client_id))
 
 
 def client_id_base(worker: Properties) -> str:
-    """What the worker's client ids begin with. Source: ConnectUtils.clientIdBase."""
+    """Return the prefix of the worker's client ids. Source: ConnectUtils.clientIdBase."""
     own = (worker.get("client.id") or "").strip()
     return f"{worker.get('group.id') or 'connect'}-" + (f"{own}-" if own else "")
 
 
 def number(properties: Properties, key: str, default: int) -> int:
-    """
+    """Return the whole number in a property, or `default` if the property is not given.
+
     Raises:
-        ClientSettingsError: it is given, and no whole number.
+        ClientSettingsError: the value is not a whole number.
     """
     found = _number(key, properties.get(key))
     return default if found is None else found
 
 
 def java_only(worker: Properties) -> list[str]:
-    """The worker's keys, with their prefixes, that its clients here do nothing with; sorted."""
+    """Return the worker's keys, with their prefixes, that have no effect on its clients, sorted."""
     dropped = {key for role in ROLES for key in JAVA_ONLY[role]} - understood_keys()
     found = [key for key in worker if key in dropped]
     for role in ROLES:
@@ -234,22 +240,23 @@ def java_only(worker: Properties) -> list[str]:
 
 
 def understood_keys() -> set[str]:
-    """Java's keys, without prefixes, that mean something to one of the clients here."""
+    """Return Java's keys, without prefixes, that have an effect on a client of some role."""
     return {key for role in ROLES for key in (*RENAMED[role], *TRANSLATED[role], *SECURITY)}
 
 
 def secures(key: str) -> bool:
-    """Whether it is about logins or certificates: such are understood together only."""
+    """Return whether a key is about logins or certificates. These keys can only be checked
+    together."""
     return key in SECURITY
 
 
 def understood(key: str) -> bool:
-    """Whether an unprefixed key means something to one of the clients here."""
+    """Return whether an unprefixed key has an effect on one of the worker's own clients."""
     return key not in _WORKER_MEMBERSHIP and any(_understood(key, role) for role in ROLES)
 
 
 def _worker_properties(worker: Properties, role: Role, client_id: str) -> dict[str, str]:
-    """The worker's unprefixed properties that a client of this kind understands."""
+    """Return the worker's unprefixed properties that a client of this role understands."""
     found = {
         key: value
         for key, value in worker.items()
@@ -296,10 +303,11 @@ def _force(properties: dict[str, str], forced: Mapping[str, str], warn: Warn | N
 
 
 def librdkafka(properties: Properties, role: Role) -> dict[str, str]:
-    """Java's properties of one client in librdkafka's words; what it has no word for is left out.
+    """Translate Java's properties of one client into librdkafka's settings. Properties without an
+    equivalent are left out.
 
     Raises:
-        ClientSettingsError: a value that it cannot be given.
+        ClientSettingsError: a value cannot be translated.
     """
     renamed = RENAMED[role]
     settings: dict[str, str] = {}
@@ -325,13 +333,14 @@ def librdkafka(properties: Properties, role: Role) -> dict[str, str]:
 def checked(
     properties: Properties, role: Role, *, but: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """As `librdkafka`, and librdkafka was asked whether it takes them (`trial.refusal`).
+    """As `librdkafka`, and also try whether librdkafka accepts the settings (`trial.refusal`).
 
     Args:
-        but: what is not asked, for it is replaced later.
+        but: keys that are not tried, because their values are replaced later.
 
     Raises:
-        ClientSettingsError: it does not; of several that do not go together one is named.
+        ClientSettingsError: librdkafka refuses them. If it refuses a combination, the error names
+            one key of it.
     """
     settings = librdkafka(properties, role)
     asked = {
@@ -355,14 +364,18 @@ def _blamed(properties: Mapping[str, str], role: Role, words: str) -> ClientSett
     return ClientSettingsError(f"settings of the {role}", f"refused by librdkafka: {words}")
 
 
-# What librdkafka refuses of two settings together, and Java's clients do not.
+# Combinations of settings that librdkafka refuses and Java's clients accept.
 
 
 def within_transaction(settings: Mapping[str, Any]) -> dict[str, str]:
-    """What to change in librdkafka's settings of a transactional producer: no timeout may be beyond
-    its ``transaction.timeout.ms``, and ``linger.ms`` must be below that. How long it waits for an
-    answer it would make as long as a transaction; of more than 35 minutes the microseconds are too
-    many for it, and it gives its requests up before it has sent them."""
+    """Return the changes to librdkafka's settings that a transactional producer needs.
+
+    No timeout may exceed ``transaction.timeout.ms``, and ``linger.ms`` must be below it.
+
+    By default librdkafka makes ``socket.timeout.ms`` as long as a transaction. Beyond 35 minutes
+    that value overflows in microseconds, and librdkafka gives requests up before it has sent them.
+    So the default is set instead.
+    """
     limit = int(settings.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
     timeouts = ("socket.timeout.ms", "delivery.timeout.ms", "message.timeout.ms")
     changed = {key: str(limit) for key in timeouts if int(settings.get(key, 0)) > limit}
@@ -374,20 +387,27 @@ def within_transaction(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _fetching(settings: Mapping[str, str]) -> dict[str, str]:
-    """A consumer sends no messages, yet how large they may be is held against ``fetch.max.bytes``.
-    A record that is larger is fetched all the same."""
+    """Return the ``message.max.bytes`` that a consumer with a small ``fetch.max.bytes`` needs.
+
+    A consumer sends no messages, but librdkafka compares the two settings. A larger record is
+    fetched nevertheless.
+    """
     fetched = int(settings.get("fetch.max.bytes", MESSAGE_BYTES))
     return {"message.max.bytes": str(fetched)} if fetched < MESSAGE_BYTES else {}
 
 
 def _membership(settings: Mapping[str, str]) -> dict[str, str]:
-    """``max.poll.interval.ms`` may not be below the session. A member that is silent for longer has
-    not polled either, so a shorter session shuts out nobody else."""
+    """Return the changes that a consumer needs whose ``max.poll.interval.ms`` is below its session
+    timeout, which librdkafka refuses.
+
+    The session timeout is shortened. A member that is silent for that long has not polled either,
+    so this removes no other members from the group.
+    """
     poll = int(settings.get("max.poll.interval.ms", POLL_INTERVAL_MS))
     session = int(settings.get("session.timeout.ms", SESSION_MS))
     if poll >= session or settings.get("group.protocol", "").lower() == "consumer":
         return {}
-    # Brokers take no shorter one.
+    # Brokers accept no session timeout below `SESSION_MS_MIN`.
     session = max(poll, min(session, SESSION_MS_MIN))
     found = {"session.timeout.ms": str(session), "max.poll.interval.ms": str(session)}
     if int(settings.get("heartbeat.interval.ms", "0")) > session // 3:
@@ -396,15 +416,19 @@ def _membership(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _at_once(properties: Properties) -> dict[str, str]:
-    """Whoever has other servers, such as an overriding connector, may be of a large cluster."""
+    """Have a client connect to all brokers at once, if its servers are those of the small cluster.
+    A connector may override the servers, and its cluster may be large."""
     servers = properties.get(_SMALL_CLUSTER)
     small = servers is not None and servers == properties.get("bootstrap.servers")
     return {"enable.sparse.connections": "false"} if small else {}
 
 
 def _reconnecting(settings: Mapping[str, str]) -> dict[str, str]:
-    """Pauses before reconnecting. Java takes the smaller for the first pause; if only that is
-    given, it does not grow. Source: CommonClientConfigs.postProcessReconnectBackoffConfigs."""
+    """Return the first and the longest pause before reconnecting.
+
+    As in Java, the first pause is the smaller of the two settings. If only the first is given the
+    pause does not grow. Source: CommonClientConfigs.postProcessReconnectBackoffConfigs.
+    """
     first = int(settings.get("reconnect.backoff.ms", RECONNECT_MS))
     only = first if "reconnect.backoff.ms" in settings else RECONNECT_MS_MAX
     longest = int(settings.get("reconnect.backoff.max.ms", only))
@@ -460,7 +484,7 @@ def _consumer_words(properties: Properties) -> dict[str, str]:
     settings = {}
     group = properties.get("group.id")
     if group is not None and not group.strip():
-        # Making a client of it ends the process: seen with confluent-kafka 2.16.0.
+        # A client with an empty group ends the process. Seen with confluent-kafka 2.16.0.
         raise ClientSettingsError("group.id", "is empty; expected the name of a group")
     reset = (properties.get("auto.offset.reset") or "").strip().lower()
     if reset == "none":
@@ -476,8 +500,8 @@ def _consumer_words(properties: Properties) -> dict[str, str]:
 
 
 def _assignor(strategy: str) -> str:
-    """The first of the classes that there is here. librdkafka takes no mixture of eager and
-    cooperative ones."""
+    """Return librdkafka's name of the first assignor that it knows. Only one is returned, because
+    librdkafka refuses a mixture of eager and cooperative assignors."""
     for name in strategy.split(","):
         if (known := ASSIGNORS.get(name.strip(), name.strip())) in ASSIGNORS.values():
             return known
@@ -491,10 +515,10 @@ def _assignor(strategy: str) -> str:
 
 
 def kafka_python(properties: Properties) -> dict[str, Any]:
-    """Java's properties of one client as kafka-python's arguments.
+    """Translate Java's properties of one client into kafka-python's arguments.
 
     Raises:
-        ClientSettingsError: a value that it cannot be given.
+        ClientSettingsError: a value cannot be translated.
     """
     servers = properties.get("bootstrap.servers") or "localhost:9092"
     settings: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A call that waits, made beside who goes on meanwhile."""
+"""A blocking call on a thread beside the caller's, which goes on meanwhile."""
 
 import threading
 from collections.abc import Callable
@@ -8,23 +8,24 @@ from headgate.task.held_error import HeldError
 
 
 class SideCall:
-    """One call at a time, on a thread that stays for the next, which is begun when the end of the
-    one before was awaited, by whichever thread.
+    """A daemon thread that makes one call at a time. The next call may begin once some thread has
+    awaited the end of the one before.
 
-    The thread keeps nobody from ending: whatever it waits for is given up with its process.
+    The thread does not keep its process from ending, even in the middle of a call.
     """
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[_Call | None] | None = None
 
     def begin(self, what: Callable[[], None]) -> Callable[[], None]:
-        """What is returned is to be called once: it waits for the end of `what`, and raises what
-        that raised.
+        """Start `what` on the thread. Return a function, to be called once, that waits for its end
+        and raises its exception.
 
-        Returns when `what` has begun. A thread that computes keeps the interpreter to itself for
-        milliseconds: without this it would begin that much later.
+        It returns only when `what` has begun. Otherwise a caller that computes would hold the
+        interpreter lock, and delay the beginning by milliseconds.
 
-        Raises RuntimeError: no thread can be started.
+        Raises:
+            RuntimeError: no thread can be started.
         """
         calls = self._calls or self._start()
         call = _Call(what)
@@ -39,7 +40,7 @@ class SideCall:
         return calls
 
     def close(self) -> None:
-        """A call that is under way is not waited for."""
+        """End the thread after its call, without waiting for it."""
         if self._calls is not None:
             self._calls.put(None)
             self._calls = None

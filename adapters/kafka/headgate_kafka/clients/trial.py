@@ -1,9 +1,11 @@
-"""What librdkafka itself says of settings, and what it was built with.
+"""Trial clients, which tell whether librdkafka accepts settings and what it was built with.
 
-A client is made that has no servers, so that it connects to nothing, and is let go at once: 0.25
-ms, 4 ms for the first of a process. No thread is left. Logins and certificates are not tried: with
-OAUTHBEARER a client asks for a token as soon as it is there, and reading the certificates that a
-system trusts takes 5 ms. The library is loaded with the first question.
+A trial makes a client without servers, which connects to nothing, and drops it at once. It takes
+0.25 ms, or 4 ms for the first client of a process, and leaves no thread. The library is imported at
+the first trial.
+
+Logins and certificates are not tried. With OAUTHBEARER a new client asks for a token at once, and
+to read the certificates that the system trusts takes 5 ms.
 """
 
 import logging
@@ -15,13 +17,14 @@ _JAVA_NAMES: Final = {
     "`max.in.flight`": "`max.in.flight.requests.per.connection`",
     "`message.timeout.ms`": "`delivery.timeout.ms`",
 }
-"""Other names of settings, as librdkafka's complaints about combinations have them."""
+"""Java's names of settings for librdkafka's aliases, which its messages about combinations use."""
 _UNHEARD: Final = logging.Logger("trial", logging.CRITICAL + 1)
-"""With `debug` a client has much to say."""
+"""A logger that drops everything. With the setting `debug` a client logs a lot."""
 
 
 def refusal(settings: Mapping[str, Any], role: str) -> str:
-    """Why librdkafka makes no client of this kind from its settings; empty: it does."""
+    """Return why librdkafka refuses to make a client of this role from `settings`. Empty: it makes
+    one."""
     from confluent_kafka import Consumer, KafkaException, Producer
     from confluent_kafka.admin import AdminClient
 
@@ -40,8 +43,8 @@ def refusal(settings: Mapping[str, Any], role: str) -> str:
 
 
 def built_with(feature: str) -> bool:
-    """Whether librdkafka has it. `builtin.features` may be set to what is needed, and is refused
-    where that is absent; so its list of settings has it."""
+    """Return whether librdkafka was built with a feature. By its documentation, a client whose
+    setting `builtin.features` names an absent feature is refused."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 

@@ -1,6 +1,6 @@
-"""Java's ``sasl.jaas.config``: which login module, and its options.
+"""Parser of Java's ``sasl.jaas.config``, which names a login module and its options.
 
-One entry of a JAAS file without its name, as KIP-85 has it:
+It is one entry of a JAAS file without the entry's name (KIP-85):
 ``org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";``
 """
 
@@ -20,7 +20,7 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 
 
 class JaasError(ValueError):
-    """The text is no JAAS entry. The message shows nothing of it: it has passwords."""
+    """The text is no JAAS entry. The message shows no part of the text, which has passwords."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,10 @@ class JaasEntry:
 
 
 def parse_jaas(text: str) -> JaasEntry:
-    """
+    """Parse one entry.
+
     Raises:
-        JaasError: it is not one entry of the form above.
+        JaasError: the text is not one entry of the form above.
     """
     tokens = _tokens(text)
     if len(tokens) < 3 or tokens[-1] != ("sign", ";"):
@@ -55,7 +56,7 @@ def parse_jaas(text: str) -> JaasEntry:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    """("text", a word or what stood in quotes) and ("sign", = or ;)."""
+    """Return the tokens: ("text", a word or a quoted text) or ("sign", "=" or ";")."""
     found = []
     at = 0
     while at < len(text):

@@ -1,9 +1,9 @@
-"""Java's own key store format, JKS: read only.
+"""Reader of Java's own key store format, JKS.
 
-No library that is kept reads it, and it is small: entries one after the other as Java's DataOutput
-writes them, then a SHA-1 of password and content. Certificates lie open. A private key is
-combined with a key stream, SHA-1 over the password and the block before; that is no protection to
-rely on (Java itself advises PKCS12), but it is what there is to undo. Source: the classes
+No maintained library reads it, and the format is small: entries one after the other, as Java's
+DataOutput writes them, then a SHA-1 over password and content. Certificates are not encrypted. A
+private key is XORed with a key stream, which is SHA-1 over the password and the block before. That
+protection is weak (Java itself advises PKCS12), but it has to be undone here. Source: the classes
 sun.security.provider.JavaKeyStore and KeyProtector.
 """
 
@@ -21,7 +21,7 @@ _KEY_PROTECTOR = bytes.fromhex("2b060104012a02110101")
 
 
 class JksError(ValueError):
-    """It cannot be read. The message shows nothing of what is in it."""
+    """A JKS store cannot be read. The message shows no secret of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class KeyEntry:
     protected: bytes = field(repr=False)
     """An EncryptedPrivateKeyInfo in DER."""
     chain: tuple[bytes, ...]
-    """X.509 certificates in DER, that of the key first."""
+    """X.509 certificates in DER, the key's own first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,13 @@ class Jks:
 
 
 def read_jks(data: bytes, password: str | None) -> Jks:
-    """
+    """Read a JKS store. Its private keys remain encrypted.
+
     Args:
-        password: of the store; without one its content is not checked, as in Java.
+        password: the store's password. Without one the content is not checked, as in Java.
 
     Raises:
-        JksError: it is damaged, or the password is wrong.
+        JksError: the store is damaged, or the password is wrong.
     """
     content, digest = data[:-_DIGEST], data[-_DIGEST:]
     if password is not None:
@@ -74,7 +75,7 @@ def read_jks(data: bytes, password: str | None) -> Jks:
 
 
 def unprotected(entry: KeyEntry, password: str) -> bytes:
-    """The private key of an entry, a PrivateKeyInfo in DER.
+    """Decrypt the private key of an entry and return it, a PrivateKeyInfo in DER.
 
     Raises:
         JksError: the password is wrong, or the key is protected in another way.
@@ -97,7 +98,8 @@ def _password_bytes(password: str) -> bytes:
 
 
 class _Reader:
-    """Numbers are big-endian, texts and blocks have their length before them."""
+    """A reader of Java's DataOutput format: numbers are big-endian, and texts and blocks follow
+    their length."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
@@ -127,7 +129,8 @@ class _Reader:
 
 
 def _octets(der: bytes) -> bytes:
-    """What an EncryptedPrivateKeyInfo encloses: SEQUENCE { SEQUENCE { algorithm }, OCTETS }."""
+    """Return the octets of an EncryptedPrivateKeyInfo, which is SEQUENCE { SEQUENCE { algorithm },
+    OCTETS }."""
     outer = _element(der, 0x30)[0]
     algorithm, rest = _element(outer, 0x30)
     if _element(algorithm, 0x06)[0] != _KEY_PROTECTOR:
@@ -136,7 +139,8 @@ def _octets(der: bytes) -> bytes:
 
 
 def _element(der: bytes, tag: int) -> tuple[bytes, bytes]:
-    """(content, what follows) of the first element, which must be of this kind."""
+    """Return the content of the first DER element, which must have this tag, and the bytes after
+    it."""
     if len(der) < 2 or der[0] != tag:
         raise JksError("a key in it is damaged")
     length, start = der[1], 2

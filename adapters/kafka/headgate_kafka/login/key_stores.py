@@ -1,8 +1,8 @@
-"""Key and trust stores of the JVM, JKS and PKCS12, as PEM in memory.
+"""Reader of the JVM's key and trust stores, JKS and PKCS12, into PEM in memory.
 
-What a store is its first bytes say, as in Java, which reads either under both names. Nothing is
-written anywhere. Source: DefaultSslEngineFactory.FileBasedStore; TrustManagerFactory for which
-certificates of a store are trusted.
+The first bytes of a file tell the kind of store. Java does the same: it reads either kind under
+both type names. No file is written. Source: DefaultSslEngineFactory.FileBasedStore, and
+TrustManagerFactory for which certificates of a store are trusted.
 """
 
 from dataclasses import dataclass, field
@@ -22,28 +22,28 @@ CONVERT = "keytool -importkeystore -srckeystore {0} -destkeystore {0}.p12 -dests
 
 
 class StoreError(ValueError):
-    """It cannot be used. The message says why and what to do, and shows no secret."""
+    """A store cannot be used. The message says why and what to do, and shows no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a client is: both in PEM."""
+    """A client's private key and certificates, in PEM."""
 
     key: str = field(repr=False)
-    """Not encrypted."""
+    """The private key. From a JKS or PKCS12 store it is not encrypted."""
     chain: str
-    """The certificate of the key, then those that vouch for it."""
+    """The certificate of the key, then those of the authorities that vouch for it."""
 
 
 def trusted_certificates(file: str, data: bytes, password: str | None) -> str:
-    """All certificates that a trust store trusts, in PEM: of JKS also that of a private key, as in
-    Java.
+    """Return all certificates that a trust store trusts, in PEM. As in Java, a JKS store also
+    trusts the certificate of a private key.
 
     Args:
-        file: its name, for messages.
+        file: the file's name, for messages.
 
     Raises:
-        StoreError: it has none, is of another kind, or its password is wrong.
+        StoreError: the store has no certificates, is of another kind, or its password is wrong.
     """
     if data.startswith(JKS_MAGIC):
         store = _read_jks(file, data, password)
@@ -59,14 +59,15 @@ def trusted_certificates(file: str, data: bytes, password: str | None) -> str:
 
 
 def identity(file: str, data: bytes, password: str | None, key_password: str | None) -> Identity:
-    """The private key of a key store and its certificates.
+    """Return the private key of a key store and its certificates.
 
     Args:
-        file: its name, for messages.
-        key_password: of the key; None: the store's.
+        file: the file's name, for messages.
+        key_password: the key's password. None: it is the store's.
 
     Raises:
-        StoreError: it has not exactly one key, is of another kind, or a password is wrong.
+        StoreError: the store does not have exactly one key, is of another kind, or a password is
+            wrong.
     """
     if not data.startswith(JKS_MAGIC):
         return _identity_of_pkcs12(file, data, password)
@@ -102,9 +103,12 @@ def _not_one_key(file: str, seen: str) -> StoreError:
 
 
 def _trusted_of_pkcs12(file: str, data: bytes, password: str | None) -> list[bytes]:
-    """Differs from Java: it takes certificates alone for trusted that have an attribute of its own,
-    and of a store with a key that of the key; here what has a key in it is refused, for it cannot
-    be told which certificates only vouch for the key."""
+    """Return all certificates of a PKCS12 trust store, in DER.
+
+    Differs: Java trusts only certificates that have an attribute of its own, and the certificate of
+    a key. Here a store with a key is refused: one cannot tell which of its certificates only vouch
+    for the key.
+    """
     store = _read_pkcs12(file, data, password)
     if store.key is not None:
         raise StoreError(
@@ -132,8 +136,8 @@ def _identity_of_pkcs12(file: str, data: bytes, password: str | None) -> Identit
 
 
 def _chain(leaf: "Certificate", others: "list[Certificate]") -> "list[Certificate]":
-    """`leaf` and, of `others`, those that vouch for it, in order. A store may have more, such as
-    the authority that the brokers are known by, and in any order."""
+    """Return `leaf` and those of `others` that vouch for it, in order. A store may have them in any
+    order, and others too, such as the authority that signs the brokers' certificates."""
     chain = [leaf]
     while chain[-1].issuer != chain[-1].subject:
         issuer = next((each for each in others if each.subject == chain[-1].issuer), None)

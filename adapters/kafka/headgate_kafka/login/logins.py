@@ -1,4 +1,5 @@
-"""As whom, and where, each client of a connector logs in: what one may do another may not."""
+"""The logins of a connector's clients. Clients may log in to different brokers, as different
+principals, and so have different permissions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ Kind: TypeAlias = Literal["source", "sink"]
 
 
 class Role(StrEnum):
-    """What a client of a connector does, in users' words."""
+    """The purpose of a connector's client, in users' words."""
 
     PRODUCER = "producer"
     READER = "offsets reader"
@@ -31,23 +32,23 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Shared by all clients that go to the same brokers as the same principal."""
+    """One login, shared by all clients that go to the same brokers as the same principal."""
 
     roles: tuple[Role, ...]
     settings: Mapping[str, Any]
-    """librdkafka's, of an admin client that goes there."""
+    """librdkafka's settings of an admin client with this login."""
     kafka_python: Callable[[], dict[str, Any]]
-    """kafka-python's arguments for the same; of no use where only offsets are read. Raises
-    `ClientSettingsError`: it cannot log in so."""
+    """Returns kafka-python's arguments for the same login, or nothing if only offsets are read with
+    it. Raises `ClientSettingsError` if kafka-python cannot log in so."""
     refused: str = ""
-    """Why no client can be made at all, if so."""
+    """Why no client can be made with this login. Empty: one can."""
     hint: str = ""
-    """What to do where brokers do not let it in, if more is known than what they say."""
+    """Advice, beyond the brokers' reason, for the case that brokers refuse the login."""
 
     @property
     def identity(self) -> object:
-        """Equal for the same brokers and the same principal. Brokers are the same if their lists
-        are, as sets of texts."""
+        """A value that is equal for the same brokers and the same principal. Brokers are the same
+        if their ``bootstrap.servers`` have the same entries."""
         if self.refused:
             return self.refused
         found = connection(self.settings)
@@ -64,7 +65,8 @@ def connector_logins(
     reads_own_offsets: bool,
     client_id: str,
 ) -> list[Login]:
-    """Each once, in the order of what its first client does."""
+    """Return the logins of a connector's clients, each once: first of its producers or consumers,
+    then of its admin client, then of the reader of its own offsets topic."""
     role: Literal["producer", "consumer"] = "consumer" if kind == "sink" else "producer"
     found = [
         _of_role(worker, config, role, client_id),
@@ -75,7 +77,7 @@ def connector_logins(
         ),
     ]
     if reads_own_offsets:
-        # Last: where others share its login, theirs has kafka-python's arguments.
+        # The reader is last: a shared login then has kafka-python's arguments from another client.
         found.append(_of_reader(worker, config, name, client_id))
     shared: dict[object, Login] = {}
     for login in found:
@@ -91,7 +93,7 @@ def connector_logins(
 def own_offsets_topic(
     worker: Mapping[str, str], config: Mapping[str, str], *, exactly_once: bool
 ) -> str | None:
-    """As `own_topic`, of a source connector's config."""
+    """As `own_topic`, for a source connector's config."""
     servers = connector_properties(worker, config, "producer")["bootstrap.servers"]
     return own_topic(worker, config, servers, exactly_once=exactly_once)
 
@@ -109,8 +111,8 @@ def _of_role(
 def _of_reader(
     worker: Mapping[str, str], config: Mapping[str, str], name: str, client_id: str
 ) -> Login:
-    """Login with settings put together from a consumer's and a producer's, in librdkafka's
-    words."""
+    """Return the login of the own offsets topic's reader. Its settings, which are librdkafka's, are
+    combined from a consumer's and a producer's."""
     try:
         clients = connector_clients(worker, config, _warn_nobody)
         settings = connection(own_offsets_reader(worker, config, name, clients))

@@ -1,13 +1,14 @@
-"""Logins by OAUTHBEARER: with a token that an HTTP endpoint gives for a client's credentials.
+"""OAUTHBEARER logins with a token that an HTTP endpoint issues for a client's credentials.
 
-librdkafka asks for its tokens itself. kafka-python wants to be handed one, on the thread of its
-connections, which must not wait: heartbeats go through it. So a thread here renews the token before
-its life ends, and the connections take the one that is there.
+librdkafka fetches its tokens itself. kafka-python takes a token on the thread of its connections.
+That thread must not wait, because heartbeats go through it. So a thread of this module renews the
+token before it expires, and the connections use the current one.
 
-Source: KIP-768, KIP-1139; ClientCredentialsJwtRetriever; RFC 6749, 4.4. Differs: how long a token
-lives is what the endpoint says (``expires_in``), and only else what the token does; it is renewed
-after four fifths of that (Java's default), and again every few seconds where that fails. Tokens
-from files, for assertions, without signature, and Java's callback handlers are not supported.
+Source: KIP-768, KIP-1139, ClientCredentialsJwtRetriever, RFC 6749, 4.4. Differs: the lifetime of a
+token is the endpoint's ``expires_in``, and the token's own claim only if that is missing. A token
+is renewed after four fifths of its lifetime (Java's default). If that fails it is tried again every
+few seconds. Not supported: tokens from files, assertions, unsigned tokens, and Java's callback
+handlers.
 """
 
 import base64
@@ -35,12 +36,12 @@ from headgate_kafka.login.tls import client_context
 ANSWER_S: Final = 10.0
 RENEWED_AFTER: Final = 0.8
 USED_UNTIL: Final = 0.95
-"""Share of a token's life. A broker's clock may be ahead, and it refuses an expired token like a
-wrong one."""
+"""Share of its lifetime for which a token is used. A broker's clock may be ahead, and brokers
+refuse an expired token like a wrong one."""
 AGAIN_S: Final = 5.0
 _LIFE_S_MIN: Final = 1.0
 _LIFE_S_MAX: Final = 86_400.0
-"""One that is said to live longer is renewed as if it did not."""
+"""Limit of the lifetime, in seconds. A token with a longer one is renewed as if it had this one."""
 _SHOWN: Final = 200
 _TRUST_HINT: Final = (
     "check the options ssl.truststore.location, .type and .password of the login module in "
@@ -48,7 +49,7 @@ _TRUST_HINT: Final = (
     "sasl.oauthbearer.token.endpoint.url"
 )
 _PASSING: Final = frozenset({408, 425, 429})
-"""Statuses below 500 that are a matter of time."""
+"""HTTP statuses below 500 after which a request may succeed later."""
 
 
 class Token(NamedTuple):
@@ -57,11 +58,11 @@ class Token(NamedTuple):
 
 
 def ask(login: OAuthLogin) -> Token:
-    """A new token.
+    """Request a new token.
 
     Raises:
         RefusedError: the endpoint refuses, or gives no token.
-        TransportError: it does not answer, or cannot now.
+        TransportError: it does not answer, or fails for now.
     """
     credentials = base64.b64encode(f"{login.client_id}:{login.client_secret}".encode()).decode()
     asked = {"grant_type": "client_credentials"}
@@ -105,7 +106,7 @@ def _context(login: OAuthLogin) -> ssl.SSLContext | None:
 
 
 def _token(login: OAuthLogin, body: bytes) -> Token:
-    """Token in the endpoint's answer."""
+    """Return the token in an endpoint's response."""
     try:
         answer: Any = json.loads(body)
     except ValueError:
@@ -117,14 +118,15 @@ def _token(login: OAuthLogin, body: bytes) -> Token:
     if not isinstance(life_s, int | float | str):
         life_s = _life_of(text)
     try:
-        # In this order: what is no number (JSON's NaN) counts as short.
+        # With `max` in this order NaN, which JSON may have, becomes the least lifetime.
         return Token(text.strip(), min(max(_LIFE_S_MIN, float(life_s)), _LIFE_S_MAX))
     except (OverflowError, TypeError, ValueError):
         raise _failure(login, "does not say how long its token lives", TOKEN_HINT) from None
 
 
 def _life_of(text: str) -> float | None:
-    """How long a token lives, by itself, if it is a JWT."""
+    """Return the remaining lifetime of a token by its own claim, in seconds. None: it is no JWT, or
+    has no such claim."""
     try:
         part = text.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
@@ -134,7 +136,7 @@ def _life_of(text: str) -> float | None:
 
 
 def _shown(body: bytes) -> str:
-    """What an endpoint says of an error, as RFC 6749, 5.2, has it."""
+    """Return the error in an endpoint's response, by RFC 6749, 5.2, as text. Empty: it has none."""
     try:
         answer = json.loads(body)
         parts = [answer.get("error"), answer.get("error_description")]
@@ -145,13 +147,18 @@ def _shown(body: bytes) -> str:
 
 
 def _failure(login: OAuthLogin, what: str, hint: str) -> TransportError:
-    """`hint`: what to do, where it does not pass by itself."""
+    """Make the error of a failed request.
+
+    Args:
+        hint: what to do. Empty if the failure may pass by itself.
+    """
     text = f"no token for client {login.client_id}: the endpoint {login.endpoint} {what}"
     return RefusedError(f"{text}; {hint}") if hint else TransportError(text)
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """The tokens of one client of kafka-python's, as long as that is there."""
+    """The token provider of one kafka-python client. Its thread ends when this object is no longer
+    referenced."""
 
     def __init__(
         self,
@@ -161,7 +168,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     ) -> None:
         """
         Args:
-            again_s: how long after a failure the endpoint is asked again.
+            asked: requests a token.
+            again_s: pause, in seconds, before the next request after a failure.
         """
         super().__init__()
         self._login = login
@@ -172,11 +180,12 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         self._failure: TransportError | None = None
 
     def token(self) -> str:
-        """It waits for the endpoint the first time alone, when nothing else hangs on it.
+        """Return the current token. Only the first call waits for the endpoint, when no other
+        connection depends on this thread yet.
 
         Raises:
-            SaslAuthenticationFailedError, KafkaConnectionError: as `ask` refuses, or fails, and
-                there is none that lives.
+            SaslAuthenticationFailedError: the endpoint refuses, and the last token has expired.
+            KafkaConnectionError: the endpoint does not answer, and the last token has expired.
         """
         if not self._text:
             try:
@@ -199,7 +208,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         return dict(self._login.extensions)
 
     def renew(self) -> float:
-        """In how many seconds it is to be called again."""
+        """Request a new token. Return in how many seconds to call this again."""
         try:
             return self._take()
         except TransportError as error:
@@ -214,7 +223,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def _for_connections(failure: TransportError) -> Exception:
-    """In kafka-python's words, which tell a refusal from what passes."""
+    """Return kafka-python's exception for a failure. It has one for a refusal and another for a
+    failure that may pass."""
     if isinstance(failure, RefusedError):
         return SaslAuthenticationFailedError(str(failure))  # type: ignore[no-any-return]
     return KafkaConnectionError(str(failure))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What a login by OAUTHBEARER takes, from Java's properties, and in librdkafka's words."""
+"""The parameters of an OAUTHBEARER login, from Java's properties, and as librdkafka's settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ _EXTENSION: Final = "extension_"
 
 
 class OAuthLoginError(ValueError):
-    """The message names no secret."""
+    """A parameter of the login is missing or not supported. The message names no secret."""
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(text)
@@ -20,7 +20,7 @@ class OAuthLoginError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class OAuthLogin:
-    """Client credentials, and where they are exchanged for a token."""
+    """Client credentials and the endpoint that exchanges them for a token."""
 
     endpoint: str
     """An http or https URL."""
@@ -28,10 +28,10 @@ class OAuthLogin:
     client_secret: str = field(repr=False)
     scope: str | None = None
     extensions: tuple[tuple[str, str], ...] = ()
-    """What brokers are told beside the token, such as ``logicalCluster``; sorted."""
+    """SASL extensions, sent to brokers beside the token, such as ``logicalCluster``. Sorted."""
 
     trusted: str | None = field(default=None, repr=False)
-    """Certificates in PEM that an https endpoint's is checked by; None: those that the system
+    """Certificates in PEM that are trusted for an https endpoint. None: those that the system
     trusts."""
 
     def librdkafka(self) -> dict[str, str | None]:
@@ -49,14 +49,15 @@ class OAuthLogin:
 def oauth_login(
     properties: Mapping[str, str | None], options: Mapping[str, str], trusted: str | None = None
 ) -> OAuthLogin:
-    """
+    """Return the login that a client's properties describe.
+
     Args:
-        properties: of one client, without prefixes.
-        options: of its login module. What properties say too, they say.
+        properties: the client's properties, without prefixes.
+        options: options of its login module. Properties override them.
         trusted: as in `OAuthLogin`.
 
     Raises:
-        OAuthLoginError: something is missing, or not supported.
+        OAuthLoginError: a parameter is missing or not supported.
     """
     endpoint = (properties.get(ENDPOINT) or "").strip()
     if not endpoint:
@@ -86,7 +87,7 @@ def oauth_login(
 
 
 def of_librdkafka(settings: Mapping[str, Any]) -> OAuthLogin | None:
-    """The login of a client with these settings, if it is one by OAUTHBEARER."""
+    """Return the OAUTHBEARER login in librdkafka's settings. None: they have another login."""
     endpoint = settings.get(ENDPOINT)
     if endpoint is None:
         return None

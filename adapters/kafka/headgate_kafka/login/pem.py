@@ -1,8 +1,8 @@
-"""PEM as Kafka's Java clients read it, written as OpenSSL reads it.
+"""Translation of PEM as Kafka's Java clients read it into PEM as OpenSSL reads it.
 
-Java does not mind where lines end: a properties file whose lines are continued gives a certificate
-in one line, with blanks. OpenSSL wants the first and the last line of an entry for themselves. What
-stands between entries is skipped by both. Source: KIP-651, DefaultSslEngineFactory.PemStore.
+Java ignores line ends. In a properties file with continued lines, a certificate is one line with
+blanks. OpenSSL requires the first and the last line of an entry to stand alone. Both skip text
+between entries. Source: KIP-651, DefaultSslEngineFactory.PemStore.
 """
 
 import base64
@@ -14,11 +14,16 @@ _LINE = 64
 
 
 class PemError(ValueError):
-    """The text has not what is expected of it. The message shows nothing of it: it may be a key."""
+    """A text does not have the expected PEM entries. The message shows no part of the text, which
+    may be a key."""
 
 
 def certificates(text: str) -> str:
-    """All certificates of `text`, in its order. Raises PemError: there is none."""
+    """Return all certificates of `text`, in their order.
+
+    Raises:
+        PemError: there is none, or an entry is damaged.
+    """
     found = [entry for label, entry in _entries(text) if label.endswith("CERTIFICATE")]
     if not found:
         raise PemError("has no -----BEGIN CERTIFICATE-----")
@@ -26,7 +31,11 @@ def certificates(text: str) -> str:
 
 
 def private_key(text: str) -> str:
-    """The private key of `text`, encrypted or not. Raises PemError: there is none, or another."""
+    """Return the private key of `text`, encrypted or not.
+
+    Raises:
+        PemError: there is not exactly one, or an entry is damaged.
+    """
     found = [entry for label, entry in _entries(text) if label.endswith("PRIVATE KEY")]
     if len(found) != 1:
         raise PemError(f"has {len(found)} private keys (-----BEGIN ... KEY-----), expected one")
@@ -34,18 +43,18 @@ def private_key(text: str) -> str:
 
 
 def written(label: str, der: bytes) -> str:
-    """One entry, as OpenSSL reads it."""
+    """Return one PEM entry as OpenSSL reads it."""
     text = base64.b64encode(der).decode()
     lines = [text[at : at + _LINE] for at in range(0, len(text), _LINE)]
     return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
 
 
 def _entries(text: str) -> list[tuple[str, str]]:
-    """(label, entry) in the order of `text`."""
+    """Return (label, entry) of each PEM entry, in the order of `text`."""
     found = []
     for match in _ENTRY.finditer(text):
         label, body = " ".join(match[1].upper().split()), match[2]
-        if ":" in body:  # OpenSSL's old encryption: its headers are lines already
+        if ":" in body:  # OpenSSL's old encryption, whose headers need lines of their own
             found.append((label, match[0] + "\n"))
             continue
         try:

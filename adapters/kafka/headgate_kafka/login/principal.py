@@ -1,4 +1,5 @@
-"""Whom brokers take a client for, as far as its settings tell: for messages on missing rights."""
+"""The principal as which brokers see a client, as far as its settings tell. It is for messages
+about missing permissions."""
 
 import shlex
 from collections.abc import Mapping
@@ -29,8 +30,8 @@ def of_kafka_python(settings: Mapping[str, Any]) -> str:
 
 
 def grant(principal: str, operation: str, kind: str, name: str, servers: str) -> str:
-    """The command that gives `principal` the right. One that settings do not tell is left for the
-    reader to fill in."""
+    """Return the command that grants `principal` a permission. If the settings do not tell the
+    principal's name, the reader has to fill it in."""
     user = principal if principal.startswith("User:") else "User:..."
     words = ["kafka-acls", "--bootstrap-server", servers, "--add", "--allow-principal", user]
     return shlex.join([*words, "--operation", operation, _OPTIONS[kind], name])

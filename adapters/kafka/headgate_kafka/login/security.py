@@ -1,10 +1,11 @@
-"""How Kafka clients log in and by which certificates, from Java's properties, for both libraries.
+"""Logins and certificates of Kafka clients, from Java's properties, for librdkafka and
+kafka-python.
 
-Key and trust stores are read when a client is made, and handed on as PEM in memory: a new client
-takes what is in the files then. Values of passwords, and keys, appear in no message.
+Key and trust stores are read when a client is made, and passed on as PEM in memory. So a new client
+uses what the files contain then. Passwords and keys appear in no message.
 
-Source: SslConfigs, SaslConfigs, DefaultSslEngineFactory, KIP-651. Differs: of two settings that
-exclude each other Java refuses more kinds, such as a password beside a store in PEM.
+Source: SslConfigs, SaslConfigs, DefaultSslEngineFactory, KIP-651. Differs: Java refuses more
+combinations of settings that exclude each other, such as a password for a store in PEM.
 """
 
 import importlib.util
@@ -54,10 +55,10 @@ class _Login:
 @dataclass(frozen=True, slots=True)
 class _Tls:
     trusted: str | None
-    """Certificates in PEM; None: those that the system trusts."""
+    """Trusted certificates in PEM. None: those that the system trusts."""
     identity: Identity | None
     key_password: str | None = field(repr=False)
-    """Password of the key, if it is still encrypted."""
+    """Password of the key in `identity`, if that may still be encrypted."""
     check_host: bool
 
     def librdkafka(self) -> dict[str, str | None]:
@@ -71,7 +72,11 @@ class _Tls:
         }
 
     def context(self) -> ssl.SSLContext:
-        """For kafka-python."""
+        """Return a TLS context for kafka-python.
+
+        Raises:
+            ClientSettingsError: a certificate or the key cannot be used.
+        """
         try:
             context = client_context(self.trusted)
         except ssl.SSLError as error:
@@ -92,8 +97,12 @@ class _Tls:
 
 
 def _load_identity(context: ssl.SSLContext, who: Identity, password: str | None) -> None:
-    """OpenSSL is asked by file name here: the files have none but a number of this process, and
-    are gone with it. Without a password it would ask the terminal for one."""
+    """Load a key and its certificates into a context.
+
+    OpenSSL reads them from files only. The temporary files have no name, only descriptors of this
+    process, and are gone when it ends. An empty password keeps OpenSSL from asking for one on the
+    terminal.
+    """
     with tempfile.TemporaryFile() as chain, tempfile.TemporaryFile() as key:
         for file, text in ((chain, who.chain), (key, who.key)):
             file.write(text.encode())
@@ -138,7 +147,7 @@ class Security:
                 name = self.login.kerberos.get("sasl.kerberos.service.name")
                 settings["sasl_kerberos_service_name"] = name
             if self.login.oauth is not None:
-                # Here: only the worker's own clients need it.
+                # Imported here, since only the worker's own clients need it.
                 from headgate_kafka.login.oauth import Tokens
 
                 settings["sasl_oauth_token_provider"] = Tokens(self.login.oauth)
@@ -148,10 +157,10 @@ class Security:
 
 
 def security(properties: Properties) -> Security:
-    """Login and certificates of one client's properties, without prefixes.
+    """Return login and certificates from one client's properties, without prefixes.
 
     Raises:
-        ClientSettingsError: a value that cannot be used, a file that cannot be read.
+        ClientSettingsError: a value cannot be used, or a file cannot be read.
     """
     protocol = (properties.get("security.protocol") or "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
@@ -197,7 +206,8 @@ def _trusted(properties: Properties) -> str | None:
 
 
 def _identity(properties: Properties) -> tuple[Identity | None, bool]:
-    """And whether its key may still be encrypted."""
+    """Return the client's key and certificates, None if it has none, and whether the key may still
+    be encrypted."""
     prefix = "ssl.keystore"
     chain_key, key_key = f"{prefix}.certificate.chain", f"{prefix}.key"
     chain, key = (_text(properties, prefix, name) for name in (chain_key, key_key))
@@ -228,7 +238,7 @@ def _identity(properties: Properties) -> tuple[Identity | None, bool]:
 
 
 def _text(properties: Properties, prefix: str, key: str) -> str | None:
-    """PEM that stands in the properties themselves."""
+    """Return PEM that is the value of a property itself. None: the property is not given."""
     text = properties.get(key)
     if text is None:
         return None
@@ -333,8 +343,8 @@ def _kerberos(properties: Properties, options: Mapping[str, str]) -> dict[str, s
 
 
 def _oauth(properties: Properties, options: Mapping[str, str]) -> OAuthLogin:
-    """The endpoint's certificate is checked by what the options say, as in Java, and not by what
-    the properties say of the brokers'."""
+    """Return the OAUTHBEARER login. As in Java, the login module's options name the certificates
+    trusted for the token endpoint. The properties name those trusted for brokers."""
     for option in options:
         if option.startswith("ssl.keystore."):
             raise ClientSettingsError(

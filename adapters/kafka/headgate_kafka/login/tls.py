@@ -1,17 +1,19 @@
-"""What Python's TLS checks a server by, alike for brokers and for token endpoints."""
+"""The TLS context of Python's clients, the same for brokers and token endpoints."""
 
 import ssl
 
 
 def client_context(trusted: str | None) -> ssl.SSLContext:
-    """As librdkafka's, not `ssl.create_default_context`: later versions of Python refuse there what
-    authorities made by Java's keytool sign.
+    """Return a TLS context that checks servers as librdkafka does.
+
+    It is not `ssl.create_default_context`, which in later versions of Python refuses certificates
+    signed by authorities that were made with Java's keytool.
 
     Args:
-        trusted: certificates in PEM; None: those that the system trusts.
+        trusted: certificates in PEM. None: those that the system trusts.
 
     Raises:
-        ssl.SSLError: one of them cannot be read.
+        ssl.SSLError: one of the certificates cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

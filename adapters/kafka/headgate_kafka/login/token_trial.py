@@ -1,4 +1,4 @@
-"""One try to log in by OAUTHBEARER, made before the first client with these settings exists."""
+"""A trial request for an OAUTHBEARER token, made before the first client with these settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,14 +7,14 @@ from headgate_kafka.login.oauth_login import of_librdkafka
 
 
 def try_for_token(settings: Mapping[str, Any]) -> None:
-    """Asks the token endpoint of these settings of librdkafka once, if they name one.
+    """Request one token from the endpoint in librdkafka's settings, if they name one.
 
-    librdkafka tells neither which endpoint failed nor how. While an endpoint answers 5xx, its
-    client cannot be closed for 47 s (2.16.0).
+    librdkafka itself does not report which endpoint failed, or how. While an endpoint answers 5xx,
+    librdkafka's client cannot be closed for 47 s (2.16.0).
 
     Raises:
         RefusedError: the endpoint refuses, or gives no token.
-        TransportError: it does not answer, or cannot now.
+        TransportError: it does not answer, or fails for now.
     """
     login = of_librdkafka(settings)
     if login is not None:
