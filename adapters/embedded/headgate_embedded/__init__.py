@@ -1,4 +1,5 @@
-"""The ports of Headgate on one SQLite file: no broker needed, several processes on one machine."""
+"""The ports of Headgate on one SQLite file, for several processes on one machine, without a
+broker."""
 
 from headgate_embedded.folder import FolderHeldError, FolderLock, hold_folder, is_held
 from headgate_embedded.machine import boot_id, same_machine

@@ -1,4 +1,4 @@
-"""Batches of Arrow rows as bytes: one BLOB each, as of `headgate_embedded.batches`.
+"""Encoding of batches of Arrow rows, one BLOB each, for `headgate_embedded.batches`.
 
 Layout, little endian::
 
@@ -7,11 +7,12 @@ Layout, little endian::
         u32 length, JSON    {"time", "key", "headers", "schema"}; blanks to a multiple of 64 bytes
         Arrow IPC stream
 
-What is the same for all rows is in the JSON, bytes in base64. A header with a number for each row
-is ``[first, step]`` where the numbers are a range, else the numbers as 64-bit integers.
+The JSON has the values that all rows share, with bytes in base64. A header may have a number for
+each row. It is ``[first, step]`` if the numbers are a range, and the numbers as 64-bit integers
+otherwise.
 
-Arrow is needed only where a reader wants records: they are what each row would have been as a
-record (`headgate_arrow.rows.log_records`).
+pyarrow is needed only for a reader of records, which are made from the rows
+(`headgate_arrow.rows.log_records`).
 """
 
 import json
@@ -28,11 +29,11 @@ VERSION: Final = 2
 _U32: Final = struct.Struct("<I")
 _ALIGNED: Final = 64
 _PREFIX_BYTES: Final = 10
-"""What `headgate_embedded.batches` puts before the body."""
+"""Size of the prefix that `headgate_embedded.batches` writes before the body."""
 
 
 def encode_body(batch: LogBatch, now_ms: int) -> list[bytes | memoryview]:
-    """The body of a batch, in pieces; without a timestamp it gets `now_ms`."""
+    """Return the body of a batch, in pieces. Without a timestamp it gets `now_ms`."""
     meta = {
         "time": now_ms if batch.timestamp_ms is None else batch.timestamp_ms,
         "key": _text(batch.key),
@@ -45,7 +46,7 @@ def encode_body(batch: LogBatch, now_ms: int) -> list[bytes | memoryview]:
 
 
 def decode_body(topic: str, partition: int, base: int, count: int, body: memoryview) -> LogBatch:
-    """A batch whose first row has offset `base`."""
+    """Return the batch in a body. Its first row has offset `base`."""
     (length,) = _U32.unpack_from(body)
     end = _U32.size + length
     meta = json.loads(bytes(body[_U32.size : end]))
@@ -63,7 +64,7 @@ def decode_body(topic: str, partition: int, base: int, count: int, body: memoryv
 
 
 def records(batch: LogBatch, start: int, end: int) -> list[ConsumerRecord]:
-    """Rows `start` to `end` of a batch, counted from 0, as records.
+    """Return rows `start` to before `end` of a batch, counted from 0, as records.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
@@ -103,7 +104,7 @@ def _read_header(value: Any, count: int) -> bytes | RowNumbers | None:
 
 
 def little_endian(numbers: "array[int]") -> "array[int]":
-    """`numbers`, in the byte order of the file: its bytes are swapped on a machine of the other."""
+    """Convert between the machine's byte order and little endian, in place. Return `numbers`."""
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers

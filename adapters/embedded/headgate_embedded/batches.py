@@ -1,4 +1,4 @@
-"""Batches of records as bytes: one BLOB each. Offsets are not inside, so encoding needs no lock.
+"""Encoding of batches of records, one BLOB each. A BLOB has no offsets, so encoding needs no lock.
 
 Layout, little endian, counts in 32 bits::
 
@@ -12,7 +12,7 @@ Layout, little endian, counts in 32 bits::
         u32 n | i32 header value length * n   -1: a header without a value
         keys | values | header values
 
-Columns, because the standard library packs and slices them without a loop per byte.
+The layout has columns, because the standard library packs and slices them without a loop per byte.
 """
 
 import json
@@ -42,7 +42,7 @@ COMPRESSIONS: Final = {"none": 0, "zlib": 1}
 
 
 def encode(records: Sequence[ProducerRecord], now_ms: int, compression: int = 0) -> bytes:
-    """The batch of `records`; those without a timestamp get `now_ms`."""
+    """Encode records as a batch. Records without a timestamp get `now_ms`."""
     count = len(records)
     keys = [record.key for record in records]
     values = [record.value for record in records]
@@ -63,7 +63,7 @@ def encode(records: Sequence[ProducerRecord], now_ms: int, compression: int = 0)
 
 
 def encode_batch(batch: LogBatch, now_ms: int, compression: int = 0) -> bytes:
-    """A batch of Arrow rows; without a timestamp it gets `now_ms`."""
+    """Encode a batch of Arrow rows. Without a timestamp it gets `now_ms`."""
     pieces = arrow_batches.encode_body(batch, now_ms)
     if compression:
         pieces = [zlib.compress(b"".join(pieces), 1)]
@@ -75,13 +75,17 @@ def encode_batch(batch: LogBatch, now_ms: int, compression: int = 0) -> bytes:
 
 
 def is_batch(data: bytes) -> bool:
-    """Whether these bytes are a batch of Arrow rows."""
+    """Return whether these bytes are a batch of Arrow rows."""
     return data[0] == arrow_batches.VERSION
 
 
 def decode_batch(topic: str, partition: int, base: int, data: bytes, start: int = 0) -> LogBatch:
-    """A batch of Arrow rows whose first has offset `base`; those before offset `start` are not
-    wanted. Raises `TransportError` as `decode`."""
+    """Decode a batch of Arrow rows whose first row has offset `base`. Rows before offset `start`
+    are marked to be skipped.
+
+    Raises:
+        TransportError: as `decode`.
+    """
     count, body = _body(topic, partition, base, data)
     batch = arrow_batches.decode_body(topic, partition, base, count, body)
     batch.skip = max(start - base, 0)
@@ -108,13 +112,15 @@ def decode(
     start: int = 0,
     limit: int = 1 << 62,
 ) -> list[ConsumerRecord]:
-    """The records of a batch whose first has offset `base`, from offset `start` on.
+    """Decode a batch whose first record has offset `base`. Return its records from offset `start`
+    on.
 
     Args:
-        limit: of Arrow rows, which are dear to make records of, no more than this many are made.
+        limit: the most records that are made of Arrow rows, because that is expensive. Other
+            batches are returned whole.
 
     Raises:
-        TransportError: the bytes are not those that were written.
+        TransportError: the bytes are damaged.
         MissingExtraError: pyarrow is not installed, and the batch is of Arrow rows.
     """
     if is_batch(data):
@@ -139,7 +145,7 @@ def decode(
 
 
 class _Columns:
-    """What a batch of records has, column by column."""
+    """The columns of a batch of records."""
 
     def __init__(self, count: int, body: memoryview) -> None:
         reader = _Reader(bytes(body))
@@ -157,10 +163,10 @@ class _Columns:
 
 
 class StoredColumns(RecordColumns):
-    """Records of batches in a row, from offset `start` to `end`.
+    """The columns of consecutive batches, from offset `start` to before `end`.
 
     Args:
-        rows: (offset of the first record, bytes) of each batch, none of Arrow rows.
+        rows: (offset of the first record, bytes) of each batch. None of them has Arrow rows.
     """
 
     readable = True
@@ -204,7 +210,7 @@ class StoredColumns(RecordColumns):
 
 
 class _Headers:
-    """What is known of the headers before their values are reached."""
+    """The columns about headers, which come before the headers' values."""
 
     def __init__(self, shapes: list[tuple[str, ...]], which: Sequence[int], sizes: Sequence[int]):
         self.shapes = shapes
@@ -252,7 +258,7 @@ class _Reader:
             return [()] * len(headers.which)
         values = iter(self.slices(headers.sizes))
         shapes = headers.shapes
-        # zip stops at the last name without taking a value too many: names come first.
+        # The names are zip's first argument, so it stops at the last name before it takes a value.
         return [tuple(zip(shapes[n], values, strict=False)) for n in headers.which]
 
 

@@ -1,4 +1,4 @@
-"""A sink task's consumer on the file."""
+"""A sink task's consumer on the embedded log."""
 
 import logging
 import time
@@ -36,7 +36,7 @@ _log = logging.getLogger("headgate.embedded")
 
 _WAIT_S: Final = 0.001
 _WAIT_S_MAX: Final = 0.02
-"""Between two looks of an idle consumer; its pauses grow up to this while nothing comes."""
+"""Longest pause between two reads of an idle consumer. Pauses grow from `_WAIT_S` up to it."""
 
 Callback = Callable[[Sequence[TopicPartition]], None]
 
@@ -46,10 +46,11 @@ def _ignore(_partitions: Sequence[TopicPartition]) -> None:
 
 
 class EmbeddedConsumer:
-    """One member of a consumer group; used by one thread.
+    """One member of a consumer group, for one thread.
 
-    Partitions without a committed offset are read from the first record that is there; one that
-    retention has shortened is named in the log. A later position whose record is gone is an error.
+    It reads partitions without a committed offset from the first record that exists. A warning is
+    logged if retention has deleted records before it. A committed offset whose record is gone is an
+    error.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class EmbeddedConsumer:
         self._revoked: Callback = _ignore
         self._positions: dict[TopicPartition, int] = {}
         self._ready: dict[TopicPartition, list[ConsumerRecord]] = {}
-        """Read and decoded, not polled yet."""
+        """Records that were read and decoded, but not returned by `poll` yet."""
         self._parts: dict[TopicPartition, LogBatch] = {}
-        """Batches of Arrow rows of which some were polled, or none yet."""
+        """Batches of Arrow rows that were read, but not completely returned by a poll yet."""
         self._paused: set[TopicPartition] = set()
         self._exhausted = False
-        """Nothing was there when the file was last looked at."""
+        """The last read of the file found no records."""
         self._wait_s = _WAIT_S
 
     def poll(self, limit: int, timeout_ms: int) -> Sequence[ConsumerRecord]:
@@ -130,7 +131,7 @@ class EmbeddedConsumer:
             write_committed(connection, member.group, offsets)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Offset 0 is the beginning, whatever is left of it."""
+        """Set the position of a partition. Offset 0 means the first record that exists."""
         if not offset:
             with self._database.read() as connection:
                 offset = self._beginning(connection, partition)
@@ -148,7 +149,7 @@ class EmbeddedConsumer:
 
     def close(self) -> None:
         """Leave the group. Offsets may still be committed inside `revoked`."""
-        # Who cannot say goodbye is removed when its session ends.
+        # A member that could not leave is removed when its session times out.
         with suppress(TransportError):
             self._perform(self._member.leave())
         self._group.close()
@@ -163,7 +164,8 @@ class EmbeddedConsumer:
 
     def _keep_membership(self) -> None:
         responses = self._group.receive()
-        # After what arrived: who leads knows all topics that the others joined for.
+        # After the responses were fetched, so that the leader knows all topics for which the other
+        # members joined.
         self._look_for_topics()
         counts: dict[str, int] = {}
         for topic in self._topics:
@@ -199,7 +201,7 @@ class EmbeddedConsumer:
                     )
 
     def _beginning(self, connection: apsw.Connection, place: TopicPartition) -> int:
-        """Offset of the first record; says so if records before it are gone."""
+        """Return the offset of the first record. Warn if records before it were deleted."""
         topic, partition = place
         first = first_offset(connection, self._find_topic(topic)[0], partition)
         if first:
@@ -214,7 +216,8 @@ class EmbeddedConsumer:
         places = [place for place in self._positions if place not in self._paused]
         if limit <= 0 or not places or (self._exhausted and not self._watch.changed()):
             return []
-        self._exhausted = False  # until nothing is found: what is left needs no change to be found
+        # Records that this poll leaves can be read without a further change of the file.
+        self._exhausted = False
         records: list[ConsumerRecord] = []
         for place in places:
             ready = self._ready.pop(place, None)
@@ -225,10 +228,10 @@ class EmbeddedConsumer:
                 except TransportError:
                     if not records:
                         raise
-                    break  # what was taken from the others is not lost; the next poll tells
+                    break  # return the other partitions' records; the next poll raises this error
                 if isinstance(found, LogBatch) and records:
                     self._parts[place] = found
-                    continue  # its turn comes first with the next poll
+                    continue  # the next poll returns it first
                 if isinstance(found, LogBatch):
                     self._move(place, found.offset + found.count)
                     return found
@@ -247,15 +250,17 @@ class EmbeddedConsumer:
         return records
 
     def _move(self, place: TopicPartition, position: int) -> None:
-        # The next poll begins with the others.
+        # The partition moves to the end, so that the next poll begins with the others.
         self._positions.pop(place)
         self._positions[place] = position
 
     def _read(
         self, place: TopicPartition, limit: int, *, whole: bool
     ) -> LogBatch | list[ConsumerRecord]:
-        """What comes next: a batch of Arrow rows, if `whole`; else records, of such a batch no more
-        than `limit` at a time, for they are dear to make."""
+        """Return the next batch of Arrow rows, if `whole` and there is one, or the next records.
+
+        Of Arrow rows at most `limit` records are made at a time, because that is expensive.
+        """
         batch = self._parts.pop(place, None)
         if batch is None:
             start = self._positions[place]

@@ -1,7 +1,7 @@
-"""Connections to the one file, transactions on it, and the wait for its one write lock.
+"""Connections to the file, transactions on it, and the wait for its single write lock.
 
-Rules for whoever writes: encode before `write()`, run no foreign code inside, keep it short. All
-exceptions of SQLite are translated here, once.
+Rules for code that writes: encode before `write()`, run no foreign code inside it, and keep it
+short. All exceptions of SQLite are translated here, once.
 """
 
 import os
@@ -21,10 +21,10 @@ from headgate_embedded import schema
 from headgate_embedded.lock_holder import LockHolders
 
 LEASE_MS: Final = 5_000
-"""How long one process may hold the write lock without committing before it is killed.
+"""How long one process may hold the write lock without a commit before it is killed.
 
-Half of the default session timeout: nobody's heartbeat gets through meanwhile, and one stopped
-process must not end the sessions of all others.
+It is half of the default session timeout. No member's heartbeat gets through meanwhile, and one
+suspended process must not end the sessions of all others.
 """
 _POLL_S: Final = 0.000_5
 _POLL_S_MAX: Final = 0.002
@@ -35,14 +35,14 @@ _OPEN_WAIT_S: Final = 5.0
 
 
 _turns: Final[dict[Path, threading.Lock]] = {}
-"""The turns of this process's threads at the write lock, by file. One of them polls for it; the
-others wait for that one. A process with 50 tasks would poll 50 times."""
-# A fork copies one thread only, and may not inherit another's turn.
+"""Locks among the threads of this process, by file. The thread that has it polls for the write
+lock, and the others wait for that thread. Otherwise a process with 50 tasks would poll 50 times."""
+# A fork copies only one thread, and must not inherit a lock that another thread holds.
 os.register_at_fork(after_in_child=_turns.clear)
 
 
 def say_on_stderr(message: str) -> None:
-    """Where a message goes that nobody asked for but somebody should see."""
+    """Print a warning for the operator on stderr."""
     print(f"headgate: {message}", file=sys.stderr, flush=True)
 
 
@@ -50,11 +50,11 @@ class Database:
     """The file, for all threads of one process. A connection serves one thread at a time.
 
     Args:
-        path: the file; made if it is not there, unless `read_only`.
-        still: a file that nobody writes, which the caller has made sure of, is read without a
-            trace: SQLite makes no other file beside it.
+        path: the file. It is created if it does not exist, unless `read_only`.
+        still: the caller knows that no process writes the file. Then SQLite makes no files beside
+            it.
         lease_ms: see `LEASE_MS`.
-        warn: told, in one line, when a stopped process was killed.
+        warn: called with one line of text when a suspended process was killed.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class Database:
         if not read_only:
             self._holders.register()
         with self.read():
-            pass  # a file that cannot be used is told now
+            pass  # raises now if the file cannot be used
 
     @contextmanager
     def read(self) -> Iterator[apsw.Connection]:
-        """A snapshot: all reads inside see the same state of the log."""
+        """Open a read transaction. All reads inside see the same snapshot of the log."""
         connection = self._take()
         try:
             try:
@@ -105,11 +105,12 @@ class Database:
 
     @contextmanager
     def write(self, *, synced: bool = True) -> Iterator[apsw.Connection]:
-        """One transaction under the write lock: all of it or, after an exception, nothing.
+        """Open a write transaction, under the write lock. After an exception nothing of it is
+        written.
 
         Args:
-            synced: on return it survives a loss of power. What only matters while its processes
-                live (heartbeats, calls) does without.
+            synced: after the commit it survives a loss of power. Data that only matters while its
+                processes live (heartbeats, calls) needs no sync.
         """
         if self.read_only:
             raise TransportError(f"{self.path} was opened for reading")
@@ -129,8 +130,8 @@ class Database:
             self._give(connection)
 
     def fold(self) -> None:
-        """Fold the write-ahead log into the file as far as readers let it: its header is read by
-        who opens it."""
+        """Copy the write-ahead log into the file, as far as readers allow. A process that opens the
+        file reads its header without the write-ahead log."""
         connection = self._take()
         try:
             with suppress(apsw.Error):
@@ -139,10 +140,10 @@ class Database:
             self._give(connection)
 
     def vacuum(self) -> None:
-        """Write the file anew without its free pages, whole or not at all.
+        """Rewrite the file without its free pages, atomically.
 
         Raises:
-            TransportError: somebody else uses it, or there is no room.
+            TransportError: another connection uses the file, or the disk has too little room.
         """
         connection = self._take()
         try:
@@ -157,7 +158,7 @@ class Database:
         return Watch(self)
 
     def close(self) -> None:
-        """Close every connection. Calls that other threads are in fail with `TransportError`."""
+        """Close all connections. Calls under way in other threads fail with `TransportError`."""
         with self._mutex:
             self._closed = True
             connections, self._all, self._idle = self._all, [], []
@@ -165,7 +166,7 @@ class Database:
             try:
                 connection.close()
             except apsw.Error:
-                connection.interrupt()  # in use: its thread gets the error and drops it
+                connection.interrupt()  # it is in use: its thread gets the error and closes it
 
     def _take(self) -> apsw.Connection:
         with self._mutex:
@@ -191,8 +192,8 @@ class Database:
         connection.close()
 
     def _connect(self) -> apsw.Connection:
-        """A new connection. Who closes the last one of all locks the file for a moment to fold the
-        write-ahead log into it; an opening that meets this tries again."""
+        """Open a new connection. It is tried again while the file is busy: a process that closes
+        the last connection locks the file to copy the write-ahead log into it."""
         deadline = time.monotonic() + _OPEN_WAIT_S
         while True:
             try:
@@ -211,7 +212,7 @@ class Database:
             flags, name = flags | apsw.SQLITE_OPEN_URI, f"file:{quote(name)}?immutable=1"
         connection = apsw.Connection(name, flags=flags)
         try:
-            # The wait for the lock is ours: SQLite's own starves writers.
+            # `_LockWait` waits for the lock: SQLite's own wait starves writers.
             connection.set_busy_timeout(0)
             connection.execute("pragma synchronous = full")
             connection.execute("pragma cache_size = -8000")
@@ -229,7 +230,7 @@ class Database:
         (self._unsynced.discard if synced else self._unsynced.add)(id(connection))
 
     def _begin(self, connection: apsw.Connection, statement: str) -> None:
-        """Start a transaction, waiting for the lock as long as others make progress.
+        """Begin a transaction. Wait for the lock, and kill a holder that outlived its lease.
 
         Raises:
             apsw.Error: anything but "busy".
@@ -252,15 +253,16 @@ class Database:
 
 
 class _LockWait:
-    """One wait for the write lock: pauses, and finds a holder that stands still.
+    """One wait for the write lock. It pauses, and finds a holder that makes no progress.
 
-    Waited time is counted in small steps, so that a waiter that was itself stopped does not take
-    its own sleep for another's. A commit of anybody, or another holder, is progress.
+    A commit of any process, or a change of the holder, is progress. Each pause counts only up to
+    `_COUNTED_MS_MAX`. So a waiter that was itself suspended does not blame the holder for that
+    time.
     """
 
     def __init__(self, holders: LockHolders, lease_ms: int) -> None:
         self.still_ms = 0.0
-        """How long the same process has been seen holding the lock without any commit."""
+        """How long the same process has held the lock without any commit, as far as was seen."""
         self._holders = holders
         self._lease_ms = lease_ms
         self._pause_s = _POLL_S
@@ -269,7 +271,7 @@ class _LockWait:
         self._seen: tuple[int | None, Any] = (None, None)
 
     def pause(self, connection: apsw.Connection) -> int | None:
-        """Sleep a little; returns the pid of a holder that outlived its lease."""
+        """Sleep for a moment. Return the pid of a holder that outlived its lease, or None."""
         time.sleep(self._pause_s)
         self._pause_s = min(self._pause_s * 1.2, _POLL_S_MAX)
         now = time.monotonic()
@@ -289,10 +291,10 @@ class _LockWait:
 
 
 class Watch:
-    """Tells cheaply whether the file may have changed. For one thread at a time.
+    """A cheap check whether the file may have changed. For one thread at a time.
 
-    Its `changed` is True once after each commit of anybody, this process included, since all
-    writing happens on other connections.
+    `changed` returns True once after each commit of any process. This process's own commits count
+    too, since they are made on other connections.
     """
 
     def __init__(self, database: Database) -> None:
@@ -316,7 +318,7 @@ class Watch:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Around the look that `changed` asked for: if it fails `changed` will be True once
+        """Wrap the read that follows a True of `changed`. If it fails, `changed` returns True once
         more."""
         try:
             yield
@@ -325,7 +327,7 @@ class Watch:
             raise
 
     def wait(self, timeout_ms: int, clock: Callable[[], float] = time.monotonic) -> bool:
-        """Wait until the file changes; False when `timeout_ms` passed first."""
+        """Wait until the file changes. Return False if `timeout_ms` passed first."""
         end = clock() + timeout_ms / 1000
         while not self.changed():
             left = end - clock()

@@ -1,7 +1,8 @@
-"""Descriptors on files that SQLite has open too.
+"""Descriptors of files that SQLite has open too.
 
-POSIX locks belong to a process and a file: closing *any* descriptor drops them all, also those that
-SQLite holds through another. So what is opened here is never closed (one per file and process).
+POSIX locks belong to a process and a file. Closing *any* descriptor of the file drops them all,
+also those that SQLite holds through another one. So descriptors opened here are never closed (one
+per file and process).
 """
 
 import os
@@ -13,10 +14,10 @@ _mutex = threading.Lock()
 
 
 def kept_open(path: Path) -> int:
-    """A read-only descriptor on the file that is at `path` now.
+    """Return a read-only descriptor of the file that is at `path` now. It is never closed.
 
     Raises:
-        OSError: it is not there or cannot be read.
+        OSError: the file does not exist or cannot be read.
     """
     with _mutex:
         now = path.stat()

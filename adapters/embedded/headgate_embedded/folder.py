@@ -1,7 +1,7 @@
-"""The lock on a data folder: one cluster's supervisor holds it while it runs.
+"""The lock on a data folder, which the supervisor of a cluster holds while it runs.
 
-An flock on a file, so the kernel frees it when the holder dies, however it dies. What stands in the
-file is for the message to the second one.
+It is an flock on a file, so the kernel frees it however the holder ends. The file's content names
+the holder, for the error message of a second process.
 """
 
 import fcntl
@@ -21,14 +21,15 @@ class FolderHeldError(Exception):
 
 
 class FolderLock:
-    """Held until `close`, or until this process ends."""
+    """A lock that this process holds until `close`, or until it ends."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor: int | None = descriptor
 
     def close(self) -> None:
-        """Free the folder. The file stays: removing it would let two hold "the" lock."""
+        """Free the folder. The file remains: if it were removed, two processes could lock two
+        different files of the same name."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -41,12 +42,12 @@ class FolderLock:
 
 
 def hold_folder(path: str | Path) -> FolderLock:
-    """Hold the data folder `path`, made if it is not there; it becomes its owner's alone.
-
-    Child processes do not inherit the lock.
+    """Lock the data folder `path`, which is created if it does not exist. Other users lose access
+    to it. Child processes do not inherit the lock.
 
     Raises:
-        FolderHeldError: says which process holds it, its command, and since when.
+        FolderHeldError: another process holds it. The message names the process, its command, and
+            since when it holds the folder.
     """
     folder = Path(path)
     make_private_folder(folder)
@@ -71,10 +72,10 @@ def hold_folder(path: str | Path) -> FolderLock:
 
 
 def is_held(path: str | Path) -> bool:
-    """Whether a process holds the data folder. Nothing is made there.
+    """Return whether a process holds the data folder. No file is created.
 
-    The lock itself is tried only while the process lives that the file names: one that starts at
-    this moment is not shut out by the look.
+    The lock itself is tried only if the process that the file names is alive. Otherwise the try
+    could make a process fail that is taking the lock at this moment.
     """
     try:
         descriptor = os.open(Path(path) / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,8 +1,9 @@
-"""The group coordinator on the file: the core's machine, loaded, fed and stored in one transaction.
+"""The group coordinator on the embedded log. The core's machine is loaded, called and stored in one
+transaction.
 
-Whoever sends a request or looks for responses also lets time pass for everybody, so no process is
-the coordinator. State is bound to the boot of the machine: its times are monotonic, and after a
-reboot no member can be alive.
+No single process is the coordinator. Each process that sends a request or fetches responses also
+ends the sessions and rounds that have timed out. The state belongs to one boot of the machine: its
+times are monotonic, and after a reboot no member can be alive.
 """
 
 import json
@@ -21,11 +22,11 @@ from headgate_embedded.database import Database, Watch
 from headgate_embedded.machine import boot_id
 
 RESPONSES_KEPT_MS = 600_000
-"""Responses that nobody fetched are deleted after that: their worker is gone."""
+"""How long responses are kept that no worker fetches. Their worker is gone."""
 
 
 class Coordinators:
-    """The coordinator of every group on the file."""
+    """The coordinator of every group on the embedded log."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self.clock = clock
@@ -33,7 +34,7 @@ class Coordinators:
         self._boot = boot_id()
 
     def handle(self, request: GroupRequest, mailbox: str) -> None:
-        """Responses to this member go to `mailbox` from now on."""
+        """Handle a request of a member. Responses to that member go to `mailbox` from now on."""
         new_id = uuid.uuid4().hex
         with self._database.write(synced=False) as connection:
             now_ms = self.clock.now_ms()
@@ -49,32 +50,34 @@ class Coordinators:
             self._store(connection, request.group, machine, responses, member_id)
 
     def tick(self) -> None:
-        """Let time pass in all groups where something is due."""
+        """End the sessions and rounds that have timed out, in all groups."""
         with self._database.write(synced=False) as connection:
             for group in self._due(connection):
                 self._tick(connection, group)
 
     def due(self, connection: apsw.Connection) -> int | None:
-        """When the next session or round ends, if nothing happens before."""
+        """Return the monotonic time, in ms, at which the next session or round times out. None:
+        there is none."""
         row = connection.execute(
             "select min(deadline_ms) from groups where boot = ?", (self._boot,)
         ).fetchone()
         return None if row is None or row[0] is None else int(row[0])
 
     def is_member(self, connection: apsw.Connection, group: str, member_id: str) -> bool:
-        """Whether the membership is alive now, its session included; inside a write
-        transaction."""
+        """Return whether the group has a member of this id whose session has not timed out. Inside
+        a write transaction."""
         return self._tick(connection, group).is_member(group, member_id)
 
     def check(
         self, connection: apsw.Connection, group: str, member_id: str, generation: int
     ) -> str | None:
-        """Why the member may not act in the name of `generation`; inside a write transaction."""
+        """Return why the member may not act under `generation`. None: it may. Inside a write
+        transaction."""
         error = self._tick(connection, group).check(group, member_id, generation)
         return None if error is None else error.value
 
     def look(self, group: str) -> Coordinator:
-        """The machine as stored, for display."""
+        """Return the machine as it is stored, for display."""
         with self._database.read() as connection:
             return self._load(connection, group)
 
@@ -101,7 +104,7 @@ class Coordinators:
             return Coordinator()
         machine = Coordinator.from_plain(json.loads(row[0]))
         if row[1] != self._boot:
-            # Its generation goes on: the config log was claimed under the earlier ones.
+            # The generation is kept, because the config log was claimed under earlier ones.
             machine.remove_members()
         return machine
 
@@ -113,7 +116,12 @@ class Coordinators:
         responses: Sequence[GroupResponse],
         asker: str = "",
     ) -> None:
-        """`asker` gets the responses to nobody: the refusal of a first join has no member id."""
+        """Store the machine and its responses.
+
+        Args:
+            asker: member id that gets the responses without one. The refusal of a first join has
+                no member id.
+        """
         state = json.dumps(machine.to_plain(), separators=(",", ":")).encode()
         connection.execute(
             "replace into groups(name, boot, deadline_ms, state) values(?, ?, ?, ?)",
@@ -134,7 +142,7 @@ class Coordinators:
 
 
 class EmbeddedGroup:
-    """One worker's or consumer's way to the coordinator, with a mailbox of its own."""
+    """The group port of one worker or consumer, with a mailbox of its own."""
 
     def __init__(self, database: Database, coordinators: Coordinators) -> None:
         self._database = database
@@ -150,7 +158,8 @@ class EmbeddedGroup:
         self._coordinators.handle(request, self._mailbox)
 
     def receive(self) -> Sequence[GroupResponse]:
-        """Costs some microseconds while nothing happens."""
+        """Return the responses in the mailbox, after ending what has timed out. It takes some
+        microseconds while nothing has changed."""
         with self._mutex:
             changed = self._watch.changed()
             with self._watch.looking():
@@ -162,7 +171,7 @@ class EmbeddedGroup:
                 return self._take() if self._waiting else []
 
     def overdue(self) -> bool:
-        """Whether a session or a round is to be ended by whoever calls `receive` next."""
+        """Return whether a session or round has timed out, which the next `receive` ends."""
         deadline_ms = self._deadline_ms
         return deadline_ms is not None and deadline_ms <= self._clock.now_ms()
 
@@ -186,7 +195,7 @@ class EmbeddedGroup:
             ).fetchall()
             connection.execute(
                 "delete from responses where mailbox = ? or made_ms < ? or made_ms > ?",
-                # A later time is from before a reboot.
+                # A response from the future was made before a reboot.
                 (self._mailbox, now_ms - RESPONSES_KEPT_MS, now_ms),
             )
         return [wire.loads(GroupResponse, row[0]) for row in rows]

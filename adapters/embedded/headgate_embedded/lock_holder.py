@@ -1,7 +1,7 @@
-"""Who holds the write lock of the file, and how it is taken from a process that was stopped.
+"""Finding the process that holds the write lock of the file, and killing it if it is suspended.
 
-SQLite's write lock in WAL mode is a POSIX lock on byte 120 of the ``-shm`` file (122 while the log
-is recovered after a crash); the kernel names its holder.
+SQLite's write lock in WAL mode is a POSIX lock on byte 120 of the ``-shm`` file, or 122 while the
+write-ahead log is recovered after a crash. The kernel names its holder.
 """
 
 import fcntl
@@ -17,14 +17,14 @@ from headgate_embedded.private import make_private, make_private_folder
 
 _LOCK_BYTES: Final = (120, 122)
 _FLOCK: Final = struct.Struct("hhqqi4x")
-"""struct flock of 64-bit Linux: type, whence, start, length, pid."""
+"""The struct flock of 64-bit Linux: type, whence, start, length, pid."""
 
 
 class LockHolders:
-    """The processes of one cluster, each registered under its pid and the time it started.
+    """The processes of one cluster, each registered under its pid and start time.
 
-    A process is registered by a small file before its first write, so that no holder is unknown;
-    one that has ended is forgotten by the next that registers.
+    A process registers by a small file before its first write, so that every holder of the lock is
+    known. The next process that registers removes the files of processes that have ended.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,8 @@ class LockHolders:
                 other.unlink(missing_ok=True)
 
     def holder(self) -> int | None:
-        """Pid of the process that holds the lock; None if none does or it is this one."""
+        """Return the pid of the process that holds the lock. None: no process holds it, or this
+        one does."""
         try:
             descriptor = kept_open(self._shared)
         except FileNotFoundError:
@@ -56,9 +57,9 @@ class LockHolders:
         return None
 
     def end(self, pid: int, waited_ms: float) -> str:
-        """Kill process `pid` if it is of this cluster, not this process, and still the holder.
+        """Kill process `pid` if it is registered, is not this process, and still holds the lock.
 
-        Returns what was done, or why nothing was.
+        Return a text that says what was done, or why nothing was.
         """
         finding = f"process {pid} has held the write lock of {self._shared} for {waited_ms:.0f} ms"
         if pid <= 0 or pid == os.getpid():
@@ -68,7 +69,7 @@ class LockHolders:
         except ProcessLookupError:
             return f"{finding} and has ended"
         try:
-            # From here on the pid cannot pass to another process unnoticed.
+            # The handle keeps naming this process even if its pid is used again.
             command = command_line(pid)
             if not (self._folder / _name(pid, start_ticks(pid))).exists():
                 return f"{finding} and is none of this cluster ({command}): end it by hand"

@@ -1,4 +1,4 @@
-"""Internal topics on the file: the config log, and logs of latest values."""
+"""Internal topics on the embedded log: the config log, and compacted logs."""
 
 import threading
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _CLAIM: Final = "config"
 
 
 class EmbeddedConfigLog:
-    """The config topic. Keeps every record, and fences privileged writers always."""
+    """The config topic. It keeps every record, and always fences privileged writers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -80,7 +80,7 @@ class EmbeddedConfigLog:
             return _config_end(connection)
 
     def end_in(self, connection: apsw.Connection) -> int:
-        """`end` inside a transaction of the caller's."""
+        """As `end`, inside the caller's transaction."""
         return _config_end(connection)
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class EmbeddedKeyedLog:
             return _last_change(connection, self._name)
 
     def rest(self) -> None:
-        """It holds one connection to the file, which is the database's."""
+        """Do nothing. A reader holds only a connection, which belongs to the database."""
 
     def close(self) -> None:
         self._watch.close()
@@ -130,7 +130,7 @@ class EmbeddedKeyedLog:
 def append_latest(
     connection: apsw.Connection, log: str, records: Sequence[tuple[bytes, bytes | None]]
 ) -> None:
-    """Set the latest values of keys, inside a transaction of the caller's. Tombstones stay."""
+    """Set the latest values of keys, inside the caller's transaction. Tombstones are kept."""
     if not records:
         return
     change = _last_change(connection, log)

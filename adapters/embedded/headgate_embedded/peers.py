@@ -1,4 +1,5 @@
-"""Calls from worker to worker: a table of calls with a deadline, given out once, answered once."""
+"""Calls from worker to worker, by a table of calls with deadlines. Each call is taken once and
+answered once."""
 
 import time
 import uuid
@@ -13,19 +14,19 @@ from headgate_embedded.database import Database, Watch
 from headgate_embedded.machine import boot_id
 
 KEPT_MS: Final = 60_000
-"""Calls whose deadline passed that long ago are deleted by whoever calls next."""
+"""How long calls are kept after their deadline. The next call of any worker deletes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the table keeps of a call."""
+    """The payload of a call in the table."""
 
     call: Call
     origin: str
 
 
 class EmbeddedPeers:
-    """The worker at `url` ("" for a process that only calls)."""
+    """The peers port of the worker at `url` ("" for a process that only calls)."""
 
     def __init__(self, database: Database, clock: Clock, url: str) -> None:
         self._database = database
@@ -80,7 +81,8 @@ class EmbeddedPeers:
         parameters = (self._url, self._boot, self._clock.now_ms())
         condition = "url = ? and taken = 0 and boot = ? and deadline_ms > ?"
         with self._database.read() as connection:
-            # To its end: a cursor left in the middle keeps its snapshot, on which no write begins.
+            # All rows are fetched: an unfinished cursor would keep its snapshot, on which no write
+            # can begin.
             if not connection.execute(
                 f"select 1 from calls where {condition} limit 1", parameters
             ).fetchall():
@@ -97,7 +99,7 @@ class EmbeddedPeers:
         for call_id, payload, hops, deadline_ms in rows:
             try:
                 asked = wire.loads(_Asked, payload)
-            except wire.WireError as error:  # of another release, or nobody's
+            except wire.WireError as error:  # made by another release, or by no worker
                 text = f"malformed call: {error}"
                 self.answer(call_id, Failure(ErrorKind.BAD_REQUEST, text))
                 continue
@@ -126,7 +128,7 @@ class EmbeddedPeers:
         return bytes(row[0])
 
     def _give_up(self, call_id: str) -> bytes | None:
-        """Remove the call; its answer if there is one after all."""
+        """Remove a call. Return its answer, if there is one by now."""
         with self._database.write(synced=False) as connection:
             row = connection.execute(
                 "delete from calls where id = ? returning answer", (call_id,)

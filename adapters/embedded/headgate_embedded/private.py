@@ -1,4 +1,4 @@
-"""Files and folders that are for their owner alone: the log holds configs, passwords among them."""
+"""Files and folders that only their owner can access. The log holds configs, and so passwords."""
 
 import os
 from collections.abc import Iterable
@@ -11,18 +11,19 @@ FOLDER_MODE: Final = 0o700
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make the folder for its owner alone; one that is there becomes so, if it is ours.
+    """Create a folder that only its owner can access. An existing folder is changed so, if this
+    user owns it.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     make_private([folder])
 
 
 def make_private(paths: Iterable[Path]) -> None:
-    """Take from others what rights they have on these, which earlier versions left them. What is
-    not there, or another user's, is left as it is."""
+    """Remove other users' access to these paths, which earlier versions gave them. Paths that do
+    not exist, or that another user owns, are left as they are."""
     for path in paths:
         with suppress(FileNotFoundError, PermissionError):
             mode = path.stat().st_mode & 0o777
@@ -31,5 +32,9 @@ def make_private(paths: Iterable[Path]) -> None:
 
 
 def create_private(path: Path) -> None:
-    """Make an empty file. Raises `FileExistsError`."""
+    """Create an empty file that only its owner can access.
+
+    Raises:
+        FileExistsError: it exists already.
+    """
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))

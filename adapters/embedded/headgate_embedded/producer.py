@@ -1,7 +1,7 @@
-"""Producers on the file, and who shuts them out.
+"""Producers on the embedded log, and their fencing.
 
-A transaction is buffered and encoded here and written in one SQLite transaction at `commit`, with
-the epoch checked inside. A process that dies leaves nothing behind.
+A producer buffers and encodes the records of a transaction. `commit` writes them in one SQLite
+transaction and checks the epoch inside. A process that dies leaves nothing behind.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,19 +33,20 @@ from headgate_embedded.schema import BATCHES_VERSION, SCHEMA_VERSION
 
 RECORDS_PER_BATCH: Final = 2_000
 BYTES_PER_BATCH: Final = 16 * 1024 * 1024
-"""A batch has no more, unless one record has: SQLite takes no BLOB above 1 GB."""
+"""Most bytes of a batch, unless a single record has more. SQLite takes no BLOB above 1 GB."""
 OFFSETS: Final = "offsets"
-"""The name of the offsets topic among the logs of latest values."""
+"""Name of the offsets topic among the compacted logs."""
 
 Membership = tuple[str, str, int]
-"""Group, member id, generation."""
+"""(group, member id, generation)."""
 NO_LIMITS: Final = LogLimits()
 IsMember = Callable[[apsw.Connection, str, str], bool]
-"""Whether a membership is alive, asked inside a transaction."""
+"""Returns whether a group (second argument) has a live member with an id (third). Called inside a
+transaction."""
 
 
 class EmbeddedProducer:
-    """A task's producer. Without a transactional id it has no epoch and cannot be shut out."""
+    """A task's producer. Without a transactional id it has no epoch and cannot be fenced."""
 
     def __init__(
         self,
@@ -70,18 +71,18 @@ class EmbeddedProducer:
         self._epoch: int | None = None
         self._open: dict[TopicPartition, list[ProducerRecord]] = {}
         self._bytes: dict[TopicPartition, int] = {}
-        """How many the records in `_open` have."""
+        """Size, in bytes, of the records in `_open`."""
         self._encoded: list[tuple[TopicPartition, int, bytes]] = []
         self._sent = 0
         self._acked = 0
         self._refused: dict[int, str] = {}
-        """Why records were refused, by number; not transactional."""
+        """Why records of a producer without transactions were refused, by the records' numbers."""
         self._numbers: dict[TopicPartition, list[int]] | None = None
-        """Numbers of the buffered records, if places are kept."""
+        """Numbers of the buffered records. None: `keep_places` was not called."""
         self._places: list[tuple[int, RecordMetadata]] = []
 
     def connect(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is no connection to wait for."""
 
     def init(self) -> None:
         if self._transactional_id is None:
@@ -90,7 +91,7 @@ class EmbeddedProducer:
         with self._database.write() as connection:
             if self._membership is not None:
                 group, member_id, generation = self._membership
-                # Without this a zombie that wakes up would shut out its rightful successor.
+                # Without this check, a zombie that wakes up would fence its rightful successor.
                 if not self._is_member(connection, group, member_id):
                     raise MembershipEndedError(
                         f"{member_id} is no longer a member of {group} (the producer was made in "
@@ -128,10 +129,11 @@ class EmbeddedProducer:
                 self._encode(place)
 
     def _too_large(self, records: Sequence[ProducerRecord], sizes: Sequence[int]) -> dict[int, str]:
-        """Why records are refused, by their places.
+        """Return why records are refused as too large, by their indexes in `records`.
 
         Raises:
-            TransactionOverError: one is, and the producer is transactional. None was buffered.
+            TransactionOverError: one is refused, and the producer is transactional. No record was
+                buffered.
         """
         limits = self._limits
         refused: dict[int, str] = {}
@@ -152,13 +154,13 @@ class EmbeddedProducer:
     def send_batch(self, batch: LogBatch) -> None:
         place = self._partitioner.place(batch, self._partitions)
         if len(batch.data) > self._limits.of(batch.topic).message_bytes:
-            self.send(_records_of(batch, place))  # each row is weighed by itself
+            self.send(_records_of(batch, place))  # so that each row's size is checked by itself
             return
         if self._numbers is not None:
             numbers = range(self._sent, self._sent + batch.count)
             self._numbers.setdefault(place, []).extend(numbers)
         if place in self._open:
-            self._encode(place)  # what was sent before comes before
+            self._encode(place)  # records sent before this batch keep their place before it
         data = batches.encode_batch(batch, wall_ms(), self._compression)
         self._encoded.append((place, batch.count, data))
         self._sent += batch.count
@@ -221,7 +223,8 @@ class EmbeddedProducer:
         self._encoded.append((place, len(records), data))
 
     def _write(self, offsets: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """All that is buffered, in one transaction. What fails for now stays buffered."""
+        """Write all buffered records in one transaction. They stay buffered if it fails, unless the
+        producer was fenced."""
         for place in list(self._open):
             self._encode(place)
         try:
@@ -241,8 +244,8 @@ class EmbeddedProducer:
         self._encoded.clear()
 
     def _mark_file(self, connection: apsw.Connection) -> bool:
-        """Give a file that gets its first Arrow rows the version that says so. True: it has been
-        given now."""
+        """Set the file's version to `BATCHES_VERSION` if these are its first Arrow rows. Return
+        whether it was set now."""
         if not any(batches.is_batch(data) for _, _, data in self._encoded):
             return False
         if connection.pragma("user_version") != SCHEMA_VERSION:
@@ -270,7 +273,7 @@ class EmbeddedProducer:
 
 
 class EmbeddedFencer:
-    """Shuts out all producers of some transactional ids at once."""
+    """Fences the producers of several transactional ids in one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -282,7 +285,8 @@ class EmbeddedFencer:
 
 
 def next_epoch(connection: apsw.Connection, transactional_id: str, owner: str) -> int:
-    """From here on only a producer with the epoch returned can commit under the id."""
+    """Raise the epoch of a transactional id and return it. After the caller's commit only a
+    producer with that epoch can commit under the id."""
     row: Any = connection.execute(
         "insert into producers(tid, epoch, owner) values(?, 0, ?) "
         "on conflict(tid) do update set epoch = epoch + 1, owner = excluded.owner returning epoch",
@@ -294,8 +298,7 @@ def next_epoch(connection: apsw.Connection, transactional_id: str, owner: str) -
 def append_batches(
     connection: apsw.Connection, encoded: Sequence[tuple[TopicPartition, int, bytes]]
 ) -> list[int]:
-    """Give encoded batches their offsets, inside a transaction of the caller's; the first of
-    each."""
+    """Append encoded batches, inside the caller's transaction. Return each batch's first offset."""
     bases: list[int] = []
     for (topic, partition), count, data in encoded:
         row = connection.execute(

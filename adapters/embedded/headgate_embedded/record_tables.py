@@ -1,5 +1,4 @@
-"""What several parts read and write of data topics and consumer offsets, inside their
-transactions."""
+"""Reads and writes of data topics and consumer offsets, inside the caller's transaction."""
 
 from collections.abc import Mapping
 
@@ -19,11 +18,12 @@ def read_batches(
     *,
     of_a_kind: bool = False,
 ) -> list[tuple[int, bytes]]:
-    """(base, data) of the batches with records in start <= offset < end, up to the one that
-    reaches `limit` records.
+    """Return (first offset, data) of the batches with records in start <= offset < end, up to the
+    batch that reaches `limit` records.
 
     Args:
-        of_a_kind: one batch of Arrow rows alone, or batches of records up to the next such one.
+        of_a_kind: return either a single batch of Arrow rows, or batches of records up to the next
+            batch of Arrow rows.
     """
     found: list[tuple[int, bytes]] = []
     taken = 0
@@ -58,7 +58,7 @@ def read_committed(connection: apsw.Connection, group: str) -> dict[TopicPartiti
 def write_committed(
     connection: apsw.Connection, group: str, offsets: Mapping[TopicPartition, int | None]
 ) -> None:
-    """Set or delete consumer offsets, inside a transaction of the caller's."""
+    """Set consumer offsets, or delete those that are None."""
     for (topic, part), position in offsets.items():
         if position is None:
             connection.execute(

@@ -1,4 +1,4 @@
-"""Data topics and consumer groups on the file."""
+"""The record log on the embedded log: data topics and consumer groups."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -55,9 +55,11 @@ class EmbeddedRecordLog:
         replicas: int | None = None,
         config: Mapping[str, str] = NO_CONFIG,
     ) -> None:
-        """One file has no replicas, and no settings of single topics.
+        """Create a topic if it does not exist. `replicas` and `config` are ignored: one file has no
+        replicas, and no settings of single topics.
 
-        Topics have Kafka's names. One with another name that an earlier version has made stays.
+        Names must be valid in Kafka. A topic with another name, which an earlier version may have
+        created, remains usable.
         """
         partitions = 1 if partitions is None else partitions
         if partitions < 1:
@@ -129,7 +131,7 @@ class EmbeddedRecordLog:
     def read_columns(
         self, topic: str, partition: int, start: int, end: int, limit: int
     ) -> RecordColumns | LogBatch:
-        """As `read`; a batch of Arrow rows as it is."""
+        """As `read`, but return columns, or a batch of Arrow rows as it is stored."""
         number, _ = self._topic(topic)
         place = (topic, partition)
         with self._database.read() as connection:
@@ -177,7 +179,8 @@ class EmbeddedRecordLog:
         )
 
     def _topic(self, topic: str) -> tuple[int, int]:
-        """Number and partition count; topics are never changed or removed, so it is kept."""
+        """Return a topic's id in the file and its partition count. They are cached, since topics
+        are never changed or removed."""
         known = self._topics.get(topic)
         if known is None:
             with self._database.read() as connection:

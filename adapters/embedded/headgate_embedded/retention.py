@@ -1,10 +1,11 @@
-"""Retention on the file: passes that delete old batches, and readers that are told.
+"""Retention on the embedded log: passes that delete old batches, and errors of readers whose
+records are gone.
 
-How old a batch is, marks say: at a time of the wall clock, a partition had reached an offset. So
-nothing is added to appending, and old files get marks as any others. The offset of the first record
-that is there is the base of the first batch, or the end of an empty partition.
+Marks tell the age of batches. A mark says which offset a partition had reached at a time of the
+wall clock. So appending costs nothing more, and files of earlier versions can have marks too. A
+partition starts at the first offset of its first batch, or at its end if it is empty.
 
-Space that is freed is used again by what is appended next. `give_back` shrinks the file.
+Freed space is used again by later appends. `give_back` shrinks the file.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +41,7 @@ from headgate_embedded.machine import wall_ms
 from headgate_embedded.record_tables import read_committed
 
 STEP_BYTES: Final = 16 * 1024 * 1024
-"""Bytes after which a deletion lets others have the write lock."""
+"""Bytes after which a deletion commits, so that others get the write lock."""
 SHRINK_BYTES_MIN: Final = 64 * 1024 * 1024
 _CONFIG_BATCH: Final = 5_000
 
@@ -48,15 +49,16 @@ _MARKS: Final = """create table if not exists retention_marks(
     topic integer not null, part integer not null, next integer not null, at_ms integer not null,
     primary key (topic, part, next)
 ) without rowid"""
-"""Made by the first pass that wants it: files of earlier versions have none."""
+"""The table of marks. The first pass that needs it creates it, since files of earlier versions do
+not have it."""
 
 
 class RecordsGoneError(RefusedError):
-    """Retention has deleted records that this reader was to read."""
+    """Retention has deleted records before this reader has read them."""
 
 
 def first_offset(connection: apsw.Connection, topic: int, partition: int) -> int:
-    """Offset of the first record that is there; the end of the partition if there is none."""
+    """Return the offset of the first record that exists, or the end of an empty partition."""
     row: Any = connection.execute(
         "select coalesce((select min(base) from batches where topic = heads.topic and "
         "part = heads.part), next) from heads where topic = ? and part = ?",
@@ -73,15 +75,15 @@ def check_there(
     found: Sequence[tuple[int, bytes]],
     whose: str,
 ) -> None:
-    """Refuse what was read from `start` on if records are missing before it; in the snapshot of
-    the read.
+    """Check that a read from offset `start` on has missed no records. To be called in the same
+    snapshot as the read.
 
     Args:
-        found: base and data of the batches that were read.
+        found: first offset and data of each batch that was read.
         whose: the reader, for the message.
 
     Raises:
-        RecordsGoneError: says how many records are gone.
+        RecordsGoneError: retention has deleted records. The message says how many.
     """
     if found and found[0][0] <= start:
         return
@@ -97,7 +99,7 @@ def check_there(
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What a pass deleted of a partition."""
+    """The offsets and bytes that a pass deleted from a partition."""
 
     topic: str
     partition: int
@@ -108,7 +110,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """What a pass would have deleted if a sink had been further."""
+    """Records that a pass did not delete, because a sink has not read them yet."""
 
     topic: str
     partition: int
@@ -131,7 +133,8 @@ class _Part:
 
 
 class Retention:
-    """Passes over all topics. One at a time; others may append, read and commit meanwhile."""
+    """Retention passes over all topics. Only one pass may run at a time. Other processes may
+    append, read and commit meanwhile."""
 
     def __init__(
         self,
@@ -143,8 +146,8 @@ class Retention:
     ) -> None:
         """
         Args:
-            is_sink: whether a connector's config is that of a sink.
-            named: connectors that will be created, beside those of the config log.
+            is_sink: returns whether a connector's config is a sink's.
+            named: configs of connectors that will be created, beside those in the config log.
         """
         self._database = database
         self._limits = limits
@@ -156,7 +159,7 @@ class Retention:
         self._state = ConfigState()
 
     def run(self, stopping: Callable[[], bool] = lambda: False) -> Passed:
-        """One pass; it ends early once `stopping`."""
+        """Run one pass. It ends early once `stopping` returns True."""
         parts = self._parts()
         if any(self._limits.of(one.topic).retention_ms != UNLIMITED for one in parts):
             self._mark(parts)
@@ -175,7 +178,7 @@ class Retention:
         self._database.close()
 
     def _parts(self) -> list[_Part]:
-        """Partitions of topics that do not keep everything."""
+        """Return the partitions of all topics that have a limit."""
         with self._database.read() as connection:
             rows: list[Any] = connection.execute(
                 "select topics.id, name, part from heads join topics on topics.id = heads.topic "
@@ -186,8 +189,8 @@ class Retention:
     def _mark(self, parts: Iterable[_Part]) -> None:
         with self._database.write(synced=False) as connection:
             connection.execute(_MARKS)
-            # Inside: a record that is appended before the lock is had is younger than a clock that
-            # was read before it says.
+            # The clock is read under the lock. If it were read before, records appended in between
+            # would get a mark that is older than they are.
             now_ms = self._now_ms()
             for part in parts:
                 period = self._limits.of(part.topic).retention_ms
@@ -210,7 +213,7 @@ class Retention:
             reads, config_end = self._reads(limits)
             with self._database.write() as connection:
                 if self._config_log.end_in(connection) != config_end:
-                    continue  # a sink may have come
+                    continue  # the config log has changed, and may name a new sink
                 committed = partial(_committed, connection, part)
                 cut, by = allowed(reads, part.topic, committed, wanted)
                 step = deletion_step(whole_batches(batches, cut), STEP_BYTES)
@@ -225,7 +228,7 @@ class Retention:
         return Removed(part.topic, part.partition, first, end, size) if end > first else None
 
     def _wanted(self, part: _Part, limits: TopicLimits) -> tuple[list[StoredBatch], int]:
-        """The batches, and the offset below which they should go."""
+        """Return a partition's batches, and the offset below which they exceed the limits."""
         with self._database.read() as connection:
             rows: Any = connection.execute(
                 "select base, count, length(data) from batches where topic = ? and part = ? "
@@ -239,7 +242,8 @@ class Retention:
         return batches, deletable(batches, limits, below)
 
     def _reads(self, limits: TopicLimits) -> tuple[list[SinkReads], int]:
-        """What the sinks read whose offsets count, and the end of the config log that says so."""
+        """Return what the sinks read whose offsets hold deletion back, and the end of the config
+        log from which that is known."""
         while True:
             records, self._position = self._config_log.read(self._position, _CONFIG_BATCH)
             if not records:
@@ -284,13 +288,13 @@ def _remove(connection: apsw.Connection, part: _Part, end: int) -> None:
 
 
 def give_back(database: Database) -> int:
-    """Shrink the file if more than half of it is free; how many bytes the file system got back.
+    """Shrink the file if at least half of it is free. Return how many bytes were freed.
 
-    Needs as much room as the records that are left take, and that nobody else uses the file. Who
-    is killed meanwhile leaves it as it was.
+    It needs as much free disk space as the remaining data takes, and no other process may use the
+    file. If this process is killed meanwhile the file stays as it was.
 
     Raises:
-        TransportError: there is no room, or somebody uses the file.
+        TransportError: there is too little space, or another process uses the file.
     """
     with database.read() as connection:
         free, pages, page = (

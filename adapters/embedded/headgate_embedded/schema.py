@@ -1,4 +1,4 @@
-"""The one SQLite file: its tables, how it is made, and how a file that is not ours is refused."""
+"""The SQLite file: its tables, its creation, and the check that refuses files of other kinds."""
 
 import os
 import struct
@@ -37,7 +37,8 @@ TABLES: Final[dict[str, str]] = {
     "claims": """create table claims(
         name text primary key, generation integer not null, epoch integer not null
     ) without rowid""",
-    # Offsets topic and status topic: the latest value of a key, and when it changed last.
+    # Offsets topic and status topic: the latest value of each key, and the number of its last
+    # change.
     "latest": """create table latest(
         log text not null, change integer not null, key blob not null, value blob,
         timestamp_ms integer not null, primary key (log, change)
@@ -55,7 +56,7 @@ TABLES: Final[dict[str, str]] = {
         id integer primary key, topic integer not null, part integer not null,
         base integer not null, count integer not null, data blob not null
     )""",
-    # `owner` is for people. Fencing a producer is epoch + 1.
+    # `owner` is for people. A producer is fenced by raising its epoch by 1.
     "producers": """create table producers(
         tid text primary key, epoch integer not null, owner text not null
     ) without rowid""",
@@ -63,7 +64,7 @@ TABLES: Final[dict[str, str]] = {
         grp text not null, topic text not null, part integer not null, position integer not null,
         primary key (grp, topic, part)
     ) without rowid""",
-    # State of the coordinator machine; of another boot: every membership has ended.
+    # State of the coordinator machine. If `boot` is another one, all memberships have ended.
     "groups": """create table groups(
         name text primary key, boot text not null, deadline_ms integer, state blob not null
     ) without rowid""",
@@ -71,12 +72,13 @@ TABLES: Final[dict[str, str]] = {
         id integer primary key, mailbox text not null, body blob not null,
         made_ms integer not null
     )""",
-    # Who waits for the answers to a member's requests.
+    # The mailbox that gets the responses to a member's requests.
     "mailboxes": """create table mailboxes(
         grp text not null, member_id text not null, mailbox text not null,
         primary key (grp, member_id)
     ) without rowid""",
-    # Calls from worker to worker. `boot` and `deadline_ms` (monotonic) say when nobody waits.
+    # Calls from worker to worker. After `deadline_ms` (monotonic), or another boot, no caller
+    # waits.
     "calls": """create table calls(
         id text primary key, url text not null, payload blob not null, hops integer not null,
         boot text not null, deadline_ms integer not null, taken integer not null default 0,
@@ -97,8 +99,13 @@ class RefusedError(TransportError):
 
 
 def check_library(version: str) -> None:
-    """Refuse SQLite before 3.51.3: 3.7.0 to 3.51.2 can lose committed pages in WAL mode when a
-    commit races a second checkpoint of another process (its documentation: the WAL-reset bug)."""
+    """Refuse SQLite before 3.51.3. Versions 3.7.0 to 3.51.2 can lose committed pages in WAL mode
+    when a commit races with a second checkpoint of another process. (SQLite's documentation calls
+    it the WAL-reset bug.)
+
+    Raises:
+        RefusedError: `version` is too old.
+    """
     if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_VERSION_MIN:
         raise RefusedError(
             f"SQLite {version} can lose committed data when several processes write (WAL-reset "
@@ -107,10 +114,10 @@ def check_library(version: str) -> None:
 
 
 def make_if_absent(path: Path) -> None:
-    """Make the file, whole or not at all, unless it is there; several processes may try at once.
+    """Create the file atomically, unless it exists. Several processes may try at once.
 
-    It is its owner's alone, also if it is there, and so are those that SQLite makes beside it: they
-    take their rights from it.
+    Only its owner may access the file, also if it existed before. The files that SQLite makes
+    beside it get the same mode.
     """
     if path.exists():
         make_private([path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")])
@@ -133,7 +140,7 @@ def make_if_absent(path: Path) -> None:
         finally:
             connection.close()
         try:
-            os.link(draft, path)  # unlike a rename, never over a file that is there
+            os.link(draft, path)  # unlike a rename, it never replaces an existing file
         except FileExistsError:
             return
     except (apsw.Error, OSError) as error:
@@ -143,11 +150,15 @@ def make_if_absent(path: Path) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that is not an embedded log of this version, without changing a byte of it or
-    leaving one beside it.
+    """Refuse a file that is not an embedded log of a known version. Neither the file nor its folder
+    is changed.
 
-    The file is read without locks, so while another process moves its write-ahead log into it, it
-    seems corrupt. It is refused once two looks in a row find the same file and the same fault.
+    The file is read without locks. So it may seem corrupt while another process copies the
+    write-ahead log into it. It is refused only if two checks in a row find the same file with the
+    same fault.
+
+    Raises:
+        RefusedError: the file is no such log.
     """
     seen: tuple[object, ...] = ()
     for left in reversed(range(CHECKS)):
@@ -164,7 +175,7 @@ def check_file(path: Path) -> None:
 
 
 def _signature(path: Path) -> tuple[int, ...]:
-    """Something else once the file or its write-ahead log has changed."""
+    """Return a value that differs once the file or its write-ahead log has changed."""
     found: list[int] = []
     for one in (path, path.with_name(path.name + "-wal")):
         try:
@@ -201,11 +212,13 @@ def _check_once(path: Path) -> None:
         behind = False
     if not behind:
         _check_tables(path)
-    # Else the file may lag behind its own header, after a crash for one; SQLite sorts that out.
+    # With a write-ahead log, after a crash for example, the tables may only be in there, and SQLite
+    # recovers them.
 
 
 def _check_tables(path: Path) -> None:
-    """Read as `immutable`: no locks, no write-ahead log, no recovery."""
+    """Check that all tables exist. The file is opened as `immutable`: without locks, write-ahead
+    log and recovery."""
     try:
         connection = apsw.Connection(
             f"file:{quote(str(path))}?immutable=1",

@@ -1,4 +1,4 @@
-"""Schemas and subjects in the embedded log: the tables of the registry that `headgate up` has."""
+"""Schemas and subjects in the embedded log, for the schema registry of `headgate up`."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,8 @@ from headgate.connector.schema_registry import Reference, RegisteredSchema, Sche
 from headgate_embedded.database import Database
 from headgate_embedded.schema import FILE_NAME
 
-# Made by the first schema, so that a log without schemas is as it was before there were any.
+# The first schema creates these tables, so that a log without schemas is the same as that of a
+# version without schemas.
 _TABLES: Final = (
     """create table if not exists schemas(
         id integer primary key, kind text not null, body text not null, uses text not null,
@@ -29,7 +30,7 @@ _SELECT: Final = """
 
 
 class EmbeddedSchemas:
-    """A `SchemaLog` on the one file. Safe for several threads and processes."""
+    """A `SchemaLog` on the embedded log. Safe for several threads and processes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -73,7 +74,7 @@ class EmbeddedSchemas:
 
 
 def open_schemas(path: str | Path) -> EmbeddedSchemas:
-    """The schemas of the log in data folder `path`."""
+    """Open the schemas of the log in data folder `path`."""
     return EmbeddedSchemas(Database(Path(path) / FILE_NAME))
 
 

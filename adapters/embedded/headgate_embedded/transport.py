@@ -1,4 +1,4 @@
-"""All ports on one file, as a worker, a task or a display opens them."""
+"""All ports on the embedded log, for a worker, a task or a program that only displays."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -46,15 +46,16 @@ class EmbeddedTransport:
         self._watch = database.watch()
 
     def subscribe(self, _on_change: Callable[[], None]) -> bool:
-        """Nobody is told of what another process writes to a file."""
+        """Return False: this transport cannot notify, since no process is notified of writes of
+        another one. The caller polls `changed`."""
         return False
 
     def changed(self) -> bool:
-        """Whether a log, the group or a call may have something new since this was asked last."""
+        """Return whether a log, the group or a call may have something new since the last call."""
         return self._watch.changed() or self.group.overdue()
 
     def offset_view(self) -> OffsetView:
-        """All source offsets as they are now; there is one offsets topic."""
+        """Return all source offsets as they are now. The embedded log has one offsets topic."""
         return OffsetView(read_offsets(self.offset_log))
 
     def close(self) -> None:
@@ -68,17 +69,19 @@ def open_transport(
     warn: Callable[[str], None] = say_on_stderr,
     clock: Clock | None = None,
 ) -> EmbeddedTransport:
-    """The ports on the log that `transport` names; the log is made if it is not there.
+    """Open the ports on the log that `transport` names. The log is created if it does not exist.
 
     Args:
-        transport: ``path``, the data folder. Optional: ``boot.id``, as `transport_settings` puts
-            it there; ``lock.lease.ms``, how long a process may stand still with the write lock
-            before it is killed; ``consumer.session.timeout.ms``; ``compression``, none or zlib;
-            settings of `headgate.log.retention`, with ``log.`` before their keys.
-        url: under which other workers call this one.
-        warn: told in one line what an operator should know, such as the killing of a process;
-            on stderr if left out.
-        clock: of sessions and deadlines, the same for all processes; the machine's if left out.
+        transport: settings. ``path`` is the data folder. Optional are ``boot.id``, as made by
+            `transport_settings`, ``lock.lease.ms``, how long a process may hold the write lock
+            without a commit before it is killed, ``consumer.session.timeout.ms``, and
+            ``compression``, none or zlib. So are the settings of `headgate.log.retention`, with
+            the prefix ``log.``.
+        url: the URL under which other workers call this one.
+        warn: called with one line of text for each thing that an operator should know, such as
+            that a process was killed. By default it prints on stderr.
+        clock: clock of sessions and deadlines, which must be the same for all processes. By default
+            the machine's monotonic clock.
 
     Raises:
         RefusedError: the file is foreign, corrupt or of another version, SQLite is too old, or
@@ -107,8 +110,10 @@ def open_task_transport(
     exactly_once: bool,
     warn: Callable[[str], None] = say_on_stderr,
 ) -> EmbeddedTransport:
-    """The ports as tasks of `connector` use them. There are no clients whose settings it could
-    override, and no offsets topics but one: all but `transport` is of no use here.
+    """Open the ports of a connector's tasks.
+
+    All arguments but `transport` and `warn` are ignored. There are no clients whose settings a
+    connector could override, and there is only one offsets topic.
 
     Raises:
         RefusedError, TransportError: as `open_transport`.
@@ -117,13 +122,14 @@ def open_task_transport(
 
 
 def transport_settings(path: str | Path, limits: LogLimits = NO_LIMITS) -> dict[str, str]:
-    """How processes on this machine reach the log in folder `path`; those on another refuse it."""
+    """Return the settings by which processes on this machine open the log in folder `path`.
+    Processes on another machine refuse them, by ``boot.id``."""
     own = {"kind": "embedded", "path": str(Path(path).absolute()), "boot.id": boot_id()}
     return own | {f"{LOG_PREFIX}{key}": text for key, text in limit_texts(limits).items()}
 
 
 def limits_of(transport: Mapping[str, str]) -> LogLimits:
-    """What `transport_settings` was told.
+    """Return the limits in settings that `transport_settings` has made.
 
     Raises:
         LimitsError: a setting cannot be used.
@@ -137,8 +143,12 @@ def limits_of(transport: Mapping[str, str]) -> LogLimits:
 
 
 def check_machine(transport: Mapping[str, str]) -> None:
-    """Refuse to go on if this process is not on the machine that `transport` was made on: a file
-    shared over a network has neither its locks nor its memory map."""
+    """Check that this process runs on the machine on which `transport` was made. A file shared over
+    a network has neither SQLite's locks nor its shared memory.
+
+    Raises:
+        RefusedError: it runs on another machine, or the machine has booted since.
+    """
     made_on = transport.get("boot.id")
     if made_on is not None and not same_machine(made_on):
         raise RefusedError(
@@ -149,7 +159,7 @@ def check_machine(transport: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group as it is stored; nothing in it has been moved on to the present."""
+    """A group as it is stored. Sessions and rounds that have timed out since are not ended."""
 
     members: tuple[str, ...]
     generation: int
@@ -157,7 +167,7 @@ class GroupDescription:
 
 
 class EmbeddedReader:
-    """What a display needs, without ever taking the write lock."""
+    """The ports for reading only, which never take the write lock."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -177,14 +187,14 @@ class EmbeddedReader:
 
 
 def open_reader(path: str | Path, *, once: bool = False) -> EmbeddedReader:
-    """The log in folder `path`, for reading.
+    """Open the log in folder `path` for reading.
 
     Args:
-        once: for one look, which need not see what is written meanwhile. If nobody has the log
-            open, it leaves no trace.
+        once: it is read once, and need not show what is written meanwhile. If no process has the
+            log open, no files are made beside it.
 
     Raises:
-        RefusedError: there is none, or it is not ours.
+        RefusedError: there is no log, or the file is no embedded log.
     """
     file = Path(path) / FILE_NAME
     still = once and not file.with_name(f"{FILE_NAME}-wal").exists()
