@@ -1,3 +1,3 @@
-"""The public gRPC API, ``headgate.v1``: a service that `headgate worker` and `headgate up`
-serve, and clients for it. Needs the extra ``grpc``. What it can do: ``docs/run/grpc.md``.
+"""The public gRPC API, ``headgate.v1``: the server in `headgate worker` and `headgate up`, and
+clients for it. It needs the extra ``grpc``. ``docs/run/grpc.md`` describes what it can do.
 """

@@ -1,4 +1,4 @@
-"""One call to a service: how long it may take, and whom it asks."""
+"""One call to a service: its time limit, its client, and the backend that answers it."""
 
 import asyncio
 import re
@@ -15,11 +15,11 @@ from headgate_grpc.errors import MEANINGS, TOO_MANY, RefusedError
 T = TypeVar("T")
 
 LONGEST_MS: Final = 90_000
-"""Connect's limit, for calls without a deadline and for those with a later one."""
+"""Connect's time limit. It is for calls without a deadline, or with a later one."""
 SLACK_S: Final = 0.05
-"""The answer must arrive before the client's deadline."""
+"""How long before the client's deadline the answer must be ready."""
 _SAID: Final = re.compile(r"headgate \((\w{1,64}, process \d{1,10})\)", re.ASCII)
-"""Beginning of the user agent of our clients on a Unix socket."""
+"""Beginning of the user agent of Headgate's clients on a Unix socket."""
 STARTING: Final = (
     "Worker is still starting up. It answers once it has read its topics to their ends and joined "
     "its group; ask again, or ask another worker."
@@ -27,7 +27,11 @@ STARTING: Final = (
 
 
 class Asked:
-    """`context` is that of the call."""
+    """One call to a service.
+
+    Args:
+        context: gRPC's context of the call.
+    """
 
     def __init__(self, backend: Backend, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
         self.backend = backend
@@ -44,12 +48,20 @@ class Asked:
         return max(int(self.left_s() * 1000), 1)
 
     def check_ready(self) -> None:
-        """Raises RefusedError: the worker is starting."""
+        """Check that the backend answers calls.
+
+        Raises:
+            RefusedError: the worker is still starting.
+        """
         if not self.backend.ready:
             raise RefusedError(MEANINGS[ErrorKind.NOT_READY], STARTING)
 
     async def result(self, call: Call) -> Result:
-        """Raises RefusedError: the worker is starting, or too many calls wait."""
+        """Return the herder's answer.
+
+        Raises:
+            RefusedError: the worker is still starting, or too many calls wait.
+        """
         self.check_ready()
         try:
             return await self.backend.ask(call, self.left_ms(), self._origin)
@@ -57,18 +69,26 @@ class Asked:
             raise RefusedError(TOO_MANY, str(error)) from None
 
     async def success(self, call: Call) -> Success:
-        """Raises RefusedError also where the answer is a `Failure`."""
+        """Return the herder's answer.
+
+        Raises:
+            RefusedError: as `result`, or the answer is a `Failure`.
+        """
         result = await self.result(call)
         if isinstance(result, Failure):
             raise RefusedError.of(result)
         return result
 
     async def value(self, call: Call) -> Any:
-        """The value of `success`."""
+        """Return the value of the herder's answer. Raises as `success`."""
         return (await self.success(call)).value
 
     async def on_thread(self, work: Callable[[], T]) -> T:
-        """What a plugin says. Raises RefusedError: it takes too long, or has failed."""
+        """Run a plugin's code on a thread and return its result. Its exceptions pass.
+
+        Raises:
+            RefusedError: the worker is still starting, or the code takes too long.
+        """
         self.check_ready()
         left_ms = self.left_ms()
         try:
@@ -79,9 +99,10 @@ class Asked:
 
 
 def _client(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
-    """The client's address. A Unix socket has none: there it is what the client says of itself.
+    """Return the client's address, for the log. On a Unix socket there is none, and it is what the
+    client's user agent says.
 
-    gRPC writes ``ipv4:127.0.0.1:4321``, percent-encoded.
+    gRPC writes an address as ``ipv4:127.0.0.1:4321``, percent-encoded.
     """
     kind, _, address = unquote(context.peer()).partition(":")
     if kind in ("ipv4", "ipv6"):

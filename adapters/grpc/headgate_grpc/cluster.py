@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class ClusterService:
-    """Each method answers the rpc of its name, or raises `RefusedError`."""
+    """The service. Each method answers the rpc of its name, or raises `RefusedError`."""
 
     def __init__(self, hub: ClusterHub) -> None:
         self._hub = hub
@@ -65,7 +65,7 @@ class ClusterService:
         config = messages.config_of(request.config, request.config_null_keys)
         messages.check_class(config)
         named = config["connector.class"] or ""
-        given = dict(config)  # a connector's own code may write into what it is given
+        given = dict(config)  # a copy, because a connector's own code may change it
         infos = await _of_plugin(asked, lambda: asked.backend.plugins.validate(named, given))
         notes = await _of_plugin(asked, lambda: asked.backend.plugins.notes(config))
         made = messages.validated(infos, config)
@@ -103,7 +103,12 @@ class ClusterService:
 
 
 async def _of_plugin(asked: Asked, work: Callable[[], T]) -> T:
-    """Raises RefusedError: as Connect refuses it."""
+    """Run a plugin's code on a thread and return its result.
+
+    Raises:
+        RefusedError: Connect would refuse it too: the plugin does not exist (NOT_FOUND), or the
+            request is wrong (BAD_REQUEST).
+    """
     try:
         return await asked.on_thread(work)
     except LookupError as error:

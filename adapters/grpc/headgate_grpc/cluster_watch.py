@@ -1,7 +1,8 @@
-"""Watching the cluster: the workers as they are now, and each one that changes.
+"""Watches of the cluster: the workers as they are now, then each one that changes.
 
-Level-triggered, as `headgate_grpc.watch` is: whoever is slow misses states in between, and costs
-what it was told last. While somebody watches, the backend is asked every `LOOK_S`, once for all.
+Watches are level-triggered, as in `headgate_grpc.watch`. A slow client misses states in between,
+and costs only the memory of the last state it was sent. While there are watches, the backend is
+asked every `LOOK_S`, once for all of them.
 """
 
 import asyncio
@@ -21,12 +22,12 @@ log = logging.getLogger(__name__)
 WATCHES_MAX: Final = 1_000
 LOOK_S: Final = 0.5
 OTHERS_S: Final = 5.0
-"""How often other workers are asked, where the backend has to ask them. They are as they were told
-last meanwhile."""
+"""Pause between requests to the other workers, if the backend has to ask them. In between, their
+last answers are shown."""
 ASKED_S: Final = 0.05
-"""Time between two looks whether the others were asked for the first time."""
+"""Pause between two checks whether the other workers were asked for the first time."""
 SILENCE_S: Final = 10.0
-"""After so long without a change a response says that the watch lives."""
+"""Time without a change after which a response is sent, to show that the watch is alive."""
 FIRST_S: Final = 15.0
 """How long a watch waits for its first look."""
 RESPONSE_MAX: Final = 64 * 1024
@@ -42,20 +43,20 @@ class ClusterHub:
         self._backend = backend
         self._now = pb.Cluster()
         self._others: list[pb.Worker] | None = None
-        """Members of the group, of which `Backend.cluster` may not tell; None: not asked yet."""
+        """Members of the group, which `Backend.cluster` may not have. None: not asked yet."""
         self._others_unknown = ""
-        """Why they could not be told the last time; they are as before meanwhile."""
+        """Why the last request for them failed. Then they are shown as before."""
         self._looks = 0
-        """How often the cluster was looked at."""
+        """Number of successful requests for this worker's own view."""
         self._error = ""
-        """Why the last look failed; empty: it did not."""
+        """Why the last such request failed. Empty: it did not fail."""
         self._watching = 0
         self._news = asyncio.Condition()
         self._follower: asyncio.Task[None] | None = None
         self._closed = False
 
     async def close(self) -> None:
-        """Watches end with UNAVAILABLE."""
+        """End all watches with UNAVAILABLE."""
         self._closed = True
         if self._follower is not None:
             self._follower.cancel()
@@ -63,11 +64,11 @@ class ClusterHub:
             self._news.notify_all()
 
     async def watch(self) -> AsyncIterator[pb.WatchClusterResponse]:
-        """The responses of one stream.
+        """Yield the responses of one stream.
 
         Raises:
-            RefusedError: too many watches are open, the server ends, or the workers cannot be
-                looked at.
+            RefusedError: too many watches are open, the server is shutting down, or the backend has
+                not shown the workers within `FIRST_S`.
         """
         if self._watching >= WATCHES_MAX:
             text = f"{WATCHES_MAX} watches of the cluster are open on this worker already"
@@ -76,7 +77,7 @@ class ClusterHub:
         try:
             if self._follower is None:
                 self._follower = asyncio.create_task(self._follow())
-            # The look that is under way may have begun before what the client has seen.
+            # The look under way may have begun before a change that the client already knows of.
             await self._look_after(self._looks + 2)
             told: dict[str, pb.Worker] = {}
             first = True
@@ -102,7 +103,7 @@ class ClusterHub:
         self._check_open()
 
     async def _change_from(self, told: dict[str, pb.Worker]) -> None:
-        """Until there is something else to tell, or it was silent for long."""
+        """Wait until the workers differ from `told`, but not longer than `SILENCE_S`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SILENCE_S), self._news:
                 await self._news.wait_for(lambda: self._closed or _workers(self._now) != told)
@@ -118,14 +119,15 @@ class ClusterHub:
             both.create_task(self._follow_own())
 
     async def _follow_others(self) -> None:
-        """A worker that does not answer must not keep the looks at this one waiting."""
+        """Ask for the other workers now and then. It is a task of its own, so that a worker that
+        does not answer does not delay the looks at this one."""
         while True:
             try:
                 found = messages.cluster(await self._backend.group(ASK_MS))
                 self._others_unknown, last = found.others_unknown, self._others or []
                 members = [each for each in found.workers if each.member]
                 self._others = last if found.others_unknown else _as_last(members, last)
-            except Exception as error:  # the looks at this worker tell what is wrong
+            except Exception as error:  # a lasting fault is reported by `_follow_own`
                 log.debug("the other workers of the watched cluster: %s", error)
                 self._others = self._others or []
             await asyncio.sleep(OTHERS_S)
@@ -144,7 +146,7 @@ class ClusterHub:
                     each.member = each.worker_id in members
                 others = [each for each in self._others if each.worker_id not in own]
                 found.workers.extend(others)
-            except Exception as error:  # who watches waits for the next look
+            except Exception as error:  # watches wait for the next look
                 again, self._error = self._error, str(error) or type(error).__name__
                 quiet = isinstance(error, TooManyError) or self._error == again
                 log.log(
@@ -164,7 +166,8 @@ class ClusterHub:
 
 
 def _as_last(workers: list[pb.Worker], before: list[pb.Worker]) -> list[pb.Worker]:
-    """`workers`; one that does not answer has what it told before in the same generation."""
+    """Return `workers`. One that does not answer is shown as in `before`, if it was in the same
+    generation."""
     last = {each.worker_id: each for each in before}
     return [_with_last(each, last.get(each.worker_id)) for each in workers]
 
@@ -187,7 +190,8 @@ def _workers(cluster: pb.Cluster) -> dict[str, pb.Worker]:
 def _responses(
     cluster: pb.Cluster, told: dict[str, pb.Worker], *, first: bool
 ) -> list[pb.WatchClusterResponse]:
-    """What is new since `told`, which becomes what is there; at least one response."""
+    """Return responses, at least one, with the differences between `told` and the current workers.
+    Update `told`."""
     now = _workers(cluster)
     responses = [pb.WatchClusterResponse(reset=first)]
     if first:

@@ -34,13 +34,13 @@ _PARTS: Final = {
 
 
 class ConnectorService:
-    """Each method answers the rpc of its name, or raises `RefusedError`."""
+    """The service. Each method answers the rpc of its name, or raises `RefusedError`."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._listed = Listed()
 
-    # -- what is asked to be seen --
+    # -- reading --
 
     async def list_connectors(
         self, request: pb.ListConnectorsRequest, asked: Asked
@@ -68,7 +68,7 @@ class ConnectorService:
                 more = True
                 break
             shown.append(one)
-        # Messages one after the other are one message: that of all their repeated fields.
+        # Concatenated messages are one message, in which repeated fields are concatenated too.
         response = pb.ListConnectorsResponse.FromString(b"".join(shown))
         response.config_offset = found["config_offset"]
         if more and shown:
@@ -116,9 +116,12 @@ class ConnectorService:
         holds: Callable[[connector_pb2.Connector], bool],
         last: list[connector_pb2.Connector],
     ) -> pb.WaitConnectorResponse:
-        """The watch says when to look. What it shows may be older than a change that was answered
-        before this wait began, so each look asks the herder. The first one reads the config topic
-        to its end: the change may have been asked of another worker."""
+        """Wait until `holds` is true of the connector, and return it.
+
+        A watch tells when to look again. Its rows may be older than a change that was answered
+        before this wait began, so each look asks the herder. The first look reads the config topic
+        to its end, because another worker may have made the change.
+        """
         least, to_end = messages.min_config_offset_of(request), True
         stream = self._hub.watch(Filter(names=frozenset((request.name,))), fresh=False)
         try:
@@ -295,17 +298,17 @@ def _kind_of(given: connector_pb2.ConnectorType.ValueType) -> TaskKind:
 
 
 async def _target_state_set(request: Any, asked: Asked, state: TargetState) -> tuple[int, str]:
-    """Config offset and etag after the change."""
+    """Set a target state. Return the config offset and the etag after the change."""
     name, etag = messages.name_of(request), messages.etag_of(request)
     done = await asked.success(m.SetTargetState(name, state, etag))
     return done.config_offset or 0, messages.text(done.etag)
 
 
 async def _changed(asked: Asked, call: m.Call, config: Mapping[str, str | None]) -> m.Success:
-    """The answer to a create or a change of a config.
+    """Return the herder's answer to a create or a change of a config.
 
     Raises:
-        RefusedError: in its text secrets of `config` are hidden.
+        RefusedError: the answer is a `Failure`. Secrets of `config` are hidden in its text.
     """
     result = await asked.result(call)
     if isinstance(result, m.Failure):
@@ -320,7 +323,8 @@ async def _changed(asked: Asked, call: m.Call, config: Mapping[str, str | None])
 def _condition(
     request: pb.WaitConnectorRequest,
 ) -> tuple[Callable[[connector_pb2.Connector], bool], str]:
-    """Whether a connector is as it is waited for, and that in words."""
+    """Return a test whether a connector fulfils the request's condition, and the condition in
+    words."""
     match request.WhichOneof("condition"):
         case "settled" if request.settled:
             return (lambda shown: shown.settled), "as it was asked for"
@@ -334,14 +338,15 @@ def _condition(
 
 
 def _all_in(shown: connector_pb2.Connector, state: int) -> bool:
-    """A connector that runs before its tasks are configured does not count, unless it has none."""
+    """Return whether a connector and all its tasks are in `state`. A connector without tasks only
+    counts once it is settled, because its tasks may not be configured yet."""
     if shown.target_state != connector_pb2.TARGET_STATE_STOPPED and not shown.tasks:
         return shown.settled and shown.status.state == state
     return shown.status.state == state and all(task.status.state == state for task in shown.tasks)
 
 
 def _current(shown: connector_pb2.Connector, outdated: Sequence[int]) -> connector_pb2.Connector:
-    """Without the statuses of what ran before the last change or restart."""
+    """Return the connector without the statuses that are older than the last change or restart."""
     if not outdated:
         return shown
     made = connector_pb2.Connector()
@@ -355,7 +360,8 @@ def _current(shown: connector_pb2.Connector, outdated: Sequence[int]) -> connect
 
 
 def _failed(shown: connector_pb2.Connector) -> bool:
-    """Not of a connector that is to stop: its tasks go, failed or not."""
+    """Return whether the connector or a task has failed. One whose target state is STOPPED counts
+    as not failed, since its tasks are removed in any case."""
     if shown.target_state == connector_pb2.TARGET_STATE_STOPPED:
         return False
     failed = connector_pb2.STATE_FAILED
@@ -371,12 +377,12 @@ def _failure_text(shown: connector_pb2.Connector) -> str:
     lines = [line.strip() for line in status.trace.splitlines() if line.strip()]
     if not lines:
         return f"{where} has failed"
-    # Python says what is wrong in the last line of a trace, Java in the first.
+    # The message is in the last line of a Python trace, and in the first line of a Java trace.
     return f"{where} has failed: {lines[-1 if lines[0].startswith('Traceback') else 0]}"
 
 
 def _in_words(shown: connector_pb2.Connector) -> str:
-    """``connector RUNNING, 2 of 3 tasks RUNNING, 1 FAILED``."""
+    """Return a text such as ``connector RUNNING, tasks: 1 FAILED, 2 RUNNING``."""
     counts: dict[str, int] = {}
     for task in shown.tasks:
         word = messages.STATE_NAMES.get(task.status.state, "without a status")

@@ -1,7 +1,7 @@
-"""Errors of the API: what each kind of `Failure` is to a gRPC client.
+"""Errors of the API: the gRPC status for each kind of `Failure`.
 
-A status travels in HTTP/2 trailers, which transports cut off somewhere between 8 and 16 KiB. So the
-text is cut here: status and details together stay below 4 KiB.
+A status travels in HTTP/2 trailers, which transports limit to something between 8 and 16 KiB. So
+texts are cut here, and status and details together stay below 4 KiB.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from headgate_grpc.v1 import connector_service_pb2 as service_pb2
 DOMAIN: Final = "headgate"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 ENCODED_MAX: Final = 1_500
-"""Longest text of an error, in bytes as it travels: percent-encoded. It travels a second time in
-the details, in base64."""
+"""Longest text of an error, in bytes after percent-encoding, as it travels. It travels a second
+time in the details, in base64."""
 CUT: Final = " ... (cut)"
 RETRY_S: Final = 1
 
@@ -28,7 +28,7 @@ class Meaning(NamedTuple):
     code: grpc.StatusCode
     reason: service_pb2.Reason.ValueType
     retry: bool = False
-    """Nothing was changed, and asking again may help."""
+    """Nothing was changed, and the same call may succeed later."""
 
 
 MEANINGS: Final[Mapping[ErrorKind, Meaning]] = {
@@ -63,7 +63,7 @@ STILL_WAITING: Final = Meaning(grpc.StatusCode.DEADLINE_EXCEEDED, service_pb2.RE
 
 
 class RefusedError(Exception):
-    """The answer to a call is this error."""
+    """An error that a call is answered with."""
 
     def __init__(self, meaning: Meaning, message: str) -> None:
         super().__init__(message)
@@ -76,7 +76,8 @@ class RefusedError(Exception):
 
     @property
     def trailers(self) -> tuple[tuple[str, bytes], ...]:
-        """Metadata with google.rpc.Status: ErrorInfo, and RetryInfo where a retry may help."""
+        """Trailing metadata with a google.rpc.Status, which has ErrorInfo, and RetryInfo if a retry
+        may help."""
         reason = service_pb2.Reason.Name(self.meaning.reason).removeprefix("REASON_")
         status = status_pb2.Status(code=self.meaning.code.value[0], message=self.message)
         status.details.append(_packed(error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN)))
@@ -95,7 +96,7 @@ def not_found(message: str) -> RefusedError:
 
 
 def short(message: str) -> str:
-    """`message` as UTF-8 can carry it, cut to `ENCODED_MAX`."""
+    """Return `message` cut to `ENCODED_MAX`, with characters replaced that UTF-8 cannot carry."""
     clean = message.encode("utf-8", "replace").decode()
     if _encoded_length(clean) <= ENCODED_MAX:
         return clean
@@ -107,7 +108,8 @@ def short(message: str) -> str:
 
 
 def _encoded_length(text: str) -> int:
-    """Length as gRPC writes it into a trailer: what is not printable ASCII takes three bytes."""
+    """Return the length of `text` as gRPC writes it into a trailer. A byte that is not printable
+    ASCII takes three."""
     return len(quote(text, safe=_PRINTABLE))
 
 

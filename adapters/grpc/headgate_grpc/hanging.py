@@ -1,5 +1,8 @@
-"""Calls into connectors that do not return, as rows of a watch show them: since when, not for how
-long. So a row changes when a call begins to hang and when it ends, and not in between."""
+"""Calls into connectors that do not return, for the rows of a watch.
+
+A row has the time since which a call hangs, and not its duration. So the row changes when a call
+begins to hang and when it ends, and not in between.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
@@ -8,25 +11,30 @@ from headgate_grpc import messages
 from headgate_grpc.v1 import connector_pb2
 
 CALLS_MAX: Final = 100
-"""Calls that one row has; of the rest it has the number."""
+"""Most calls in one row. The row has the number of the others."""
 SAME_MS: Final = 10_000
-"""Two looks at one call may differ by so much: answers take their time."""
+"""How much the start of one call may differ between two answers, since answers take time."""
 
 _Key: TypeAlias = tuple[int | None, str, str]
-"""Task, method and worker."""
+"""(task, method, worker id) of a call."""
 
 
 class HangingCalls:
-    """What the workers said of such calls when they were asked last."""
+    """The hanging calls that the workers reported when they were asked last."""
 
     def __init__(self) -> None:
         self._calls: dict[str, dict[_Key, int]] = {}
-        """Since when, by connector."""
+        """Start of each call, in ms of the wall clock, by connector."""
 
     def take(self, workers: Iterable[Mapping[str, Any]], now_ms: int) -> set[str]:
-        """The workers as `Backend.group` tells them: the connectors whose calls are others now.
+        """Update the calls. Return the names of the connectors whose calls have changed.
 
-        A worker that does not answer leaves its calls as they are; one that is gone takes them.
+        The calls of a worker that does not answer stay as they are. Those of a worker that is gone
+        are removed.
+
+        Args:
+            workers: as in `Backend.group`.
+            now_ms: wall time.
         """
         before, silent = self._calls, set[str]()
         self._calls = {}
@@ -51,7 +59,7 @@ class HangingCalls:
         }
 
     def fill(self, row: connector_pb2.Connector) -> None:
-        """Put the calls into a row, in place of those that it has."""
+        """Replace the hanging calls in a row by the current ones."""
         row.ClearField("hanging_calls")
         row.ClearField("hanging_calls_more")
         calls = self._calls.get(row.name)

@@ -1,8 +1,8 @@
-"""Rows of listings as bytes, kept as long as somebody lists again and again.
+"""A cache of the rows of listings, as serialized messages, while clients keep listing.
 
-A herder gives the same row, the very object, until something of its connector changes. So what was
-made of it once need not be made again. And most rows differ from others by their name and etag
-alone, so that one message is the pattern for many.
+A herder returns the same object as a row until something of its connector changes. So its message
+need not be made again. Most rows also differ from others only in name and etag, so one message can
+be the pattern of many.
 """
 
 import asyncio
@@ -16,23 +16,24 @@ from headgate_grpc.v1 import connector_service_pb2 as pb
 KEPT_MAX: Final = 20_000
 PATTERNS_MAX: Final = 500
 _PARTS: Final = 7
-"""How many parts each row has. Others, such as the config, are those of one connector alone."""
+"""Number of fields that every row has. Further ones, such as the config, differ between
+connectors, so a row with them gets no pattern."""
 KEPT_S: Final = 60.0
-"""As long as a herder keeps its rows, which are kept here too."""
+"""How long the cache is kept after the last listing. A herder keeps its rows for as long."""
 
 
 class Listed:
-    """For the server's loop."""
+    """The cache. Used on the server's loop."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, bool], tuple[Mapping[str, Any], bytes]] = {}
-        """Row and its bytes, by name and by whether it has the config."""
+        """Row and its message, by name and by whether it has the config."""
         self._patterns: dict[Hashable, connector_pb2.Connector] = {}
         self._asked_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def shown(self, row: Mapping[str, Any]) -> bytes:
-        """A `ListConnectorsResponse` with this row alone."""
+        """Return a serialized `ListConnectorsResponse` with this row alone."""
         place = row["name"], "config" in row
         found = self._kept.get(place)
         if found is not None and found[0] is row:
@@ -40,7 +41,7 @@ class Listed:
         response = pb.ListConnectorsResponse()
         self._fill(response.connectors.add(), row)
         made = response.SerializeToString()
-        whole = "task_configs" in row  # which a herder does not keep
+        whole = "task_configs" in row  # a herder does not keep rows with these
         if not whole and (len(self._kept) < KEPT_MAX or place in self._kept):
             self._kept[place] = row, made
         return made
@@ -61,7 +62,7 @@ class Listed:
             kept.CopyFrom(made)
 
     def asked(self) -> None:
-        """Somebody lists. What is kept is dropped some time after the last listing."""
+        """Note a listing. The cache is dropped `KEPT_S` after the last one."""
         loop = asyncio.get_running_loop()
         self._asked_s = loop.time()
         if self._timer is None:
@@ -77,10 +78,10 @@ class Listed:
 
 
 def _without_names(row: Mapping[str, Any]) -> Hashable:
-    """What rows with messages alike have in common.
+    """Return a key that is equal for rows whose messages differ only in name and etag.
 
-    A task begins with its number, and nothing else of a status is one: values alone tell where each
-    task begins.
+    The values of all tasks follow each other without separators. They remain unambiguous, because a
+    task begins with its number, and no other value of a status is a number.
     """
     # A listing does this for ten thousand rows.
     status = row["status"]
@@ -92,5 +93,6 @@ def _without_names(row: Mapping[str, Any]) -> Hashable:
 
 
 def _has_trace(made: connector_pb2.Connector) -> bool:
-    """Traces are long, and seldom those of another connector."""
+    """Return whether a message has a trace. It makes no pattern then, because traces are long and
+    seldom equal to another connector's."""
     return bool(made.status.trace or any(task.status.trace for task in made.tasks))

@@ -1,4 +1,4 @@
-"""Where the services listen: ``headgate.grpc.listeners``."""
+"""The setting ``headgate.grpc.listeners``, which says where the services listen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class ListenError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A host and a port (0: any free one), or the path of a unix socket."""
+    """A host and a port (0: any free one), or the path of a Unix socket."""
 
     host: str = ""
     port: int = 0
@@ -35,11 +35,11 @@ class Listener:
 
 
 def listeners_of(texts: Sequence[str]) -> tuple[Listener, ...]:
-    """The listeners that a setting names. Without a host, ``grpc://:8085``, it is the loopback: the
-    API asks nobody who they are.
+    """Return the listeners that a setting names. A listener without a host, ``grpc://:8085``,
+    listens on the loopback address only, because the API does not authenticate its clients.
 
     Raises:
-        ValueError: says what is wrong with which listener.
+        ValueError: a listener is wrong. The message says which, and how.
     """
     return tuple(_listener(each.strip()) for each in texts if each.strip())
 

@@ -1,7 +1,9 @@
-"""Plain data of the herder as protobuf messages, and requests as what the herder understands.
+"""Translation of the herder's plain data into protobuf messages, and of requests into the herder's
+terms.
 
-Texts from the log may hold half surrogates, which protobuf cannot carry: each becomes "?", as in
-the REST API. A map has no place for null: such keys travel in a list beside it.
+Texts from the log may contain lone surrogates, which protobuf cannot carry. Each becomes "?", as in
+the REST API. A protobuf map cannot have null as a value, so keys with null travel in a list beside
+the map.
 """
 
 import json
@@ -23,11 +25,11 @@ from headgate_grpc.v1 import connector_service_pb2 as pb
 ETAG_LENGTH_MAX: Final = 18
 INT32_MAX: Final = 2**31 - 1
 KEY_BYTES_MAX: Final = 50_000
-"""Longest name of a JSON field that Java's reader takes: a record with a longer one is lost."""
+"""Longest name of a JSON field that Java's reader accepts. A record with a longer one is lost."""
 SET_ASIDE_MAX: Final = 20
-"""Most inputs of a task that are told of as set aside."""
+"""Most inputs of a task that are listed as set aside."""
 JAVA_SPACES: Final = "".join(map(chr, range(0x21)))
-"""What Java's `trim` takes off the name of a new connector."""
+"""Characters that Java's `trim` removes from the name of a new connector."""
 STATES: Final[Mapping[str, connector_pb2.State.ValueType]] = {
     name.removeprefix("STATE_"): number for name, number in connector_pb2.State.items() if number
 }
@@ -44,7 +46,7 @@ TARGET_STATES: Final = {number: TargetState(name) for name, number in TARGETS.it
 
 
 def text(value: object) -> str:
-    """`value` as UTF-8 can carry it; nothing is empty."""
+    """Return `value` as text that UTF-8 can carry. None becomes the empty text."""
     if value is None:
         return ""
     found = value if isinstance(value, str) else str(value)
@@ -57,14 +59,14 @@ def text(value: object) -> str:
 
 
 def connector(row: Mapping[str, Any]) -> connector_pb2.Connector:
-    """The message of a row, see `headgate.herder.rows`."""
+    """Return the message of a row (`headgate.herder.rows`)."""
     made = connector_pb2.Connector()
     fill_connector(made, row)
     return made
 
 
 def fill_connector(made: connector_pb2.Connector, row: Mapping[str, Any]) -> None:
-    """`connector`, into a message that is in its place already: nothing is copied."""
+    """As `connector`, but fill a given message, so that it need not be copied."""
     fill_names(made, row)
     made.type = TYPES.get(row["type"], connector_pb2.CONNECTOR_TYPE_UNSPECIFIED)
     made.target_state = TARGETS[row["target_state"]]
@@ -89,13 +91,13 @@ def fill_connector(made: connector_pb2.Connector, row: Mapping[str, Any]) -> Non
 
 
 def fill_names(made: connector_pb2.Connector, row: Mapping[str, Any]) -> None:
-    """What tells a row from others that are as it is otherwise."""
+    """Fill the name and the etag, the only fields in which similar rows differ."""
     made.name = text(row["name"])
     made.etag = str(row["etag"])
 
 
 def connector_of_info(info: Mapping[str, Any]) -> connector_pb2.Connector:
-    """The message of Connect's ConnectorInfo: the answer to a create or a change."""
+    """Return the message of a ConnectorInfo, Connect's answer to a create or a change."""
     made = connector_pb2.Connector(
         name=text(info["name"]),
         type=TYPES.get(info.get("type") or "", connector_pb2.CONNECTOR_TYPE_UNSPECIFIED),
@@ -106,7 +108,7 @@ def connector_of_info(info: Mapping[str, Any]) -> connector_pb2.Connector:
 
 
 def changed_connector(done: Success) -> connector_pb2.Connector:
-    """The connector as the answer to a create or a change tells of it."""
+    """Return the connector in the herder's answer to a create or a change, with its etag."""
     info: Any = done.value
     made = connector_of_info(info)
     made.etag = text(done.etag)
@@ -114,7 +116,7 @@ def changed_connector(done: Success) -> connector_pb2.Connector:
 
 
 def plan(body: Mapping[str, Any]) -> connector_pb2.Connector:
-    """The message of a restart plan, which has the form of a status."""
+    """Return the message of a restart plan, which has the form of a status."""
     kind = TYPES.get(body["type"], connector_pb2.CONNECTOR_TYPE_UNSPECIFIED)
     made = connector_pb2.Connector(name=text(body["name"]), type=kind)
     for number, raw in sorted(_fill_status(made, body).items()):
@@ -123,7 +125,7 @@ def plan(body: Mapping[str, Any]) -> connector_pb2.Connector:
 
 
 def without_config(whole: connector_pb2.Connector) -> connector_pb2.Connector:
-    """A copy for CONNECTOR_VIEW_STATUS."""
+    """Return a copy without config, for CONNECTOR_VIEW_STATUS."""
     made = connector_pb2.Connector()
     made.CopyFrom(whole)
     made.ClearField("config")
@@ -134,7 +136,7 @@ def without_config(whole: connector_pb2.Connector) -> connector_pb2.Connector:
 def _fill_status(
     made: connector_pb2.Connector, body: Mapping[str, Any] | None
 ) -> dict[int, Mapping[str, Any]]:
-    """The connector's own status is put in; the statuses of its tasks come back by number."""
+    """Fill the connector's own status. Return the statuses of its tasks by number."""
     if body is None:
         return {}
     _fill_one(made.status, body["connector"])
@@ -142,7 +144,7 @@ def _fill_status(
 
 
 def _fill_one(status: connector_pb2.Status, raw: Mapping[str, Any]) -> None:
-    """Each field that is set costs, and most texts are not there."""
+    """Fill a status. Empty texts are left out, since each field that is set costs time."""
     status.state = STATES.get(raw["state"], connector_pb2.STATE_UNSPECIFIED)
     status.worker_id = text(raw["worker_id"])
     if trace := raw.get("trace"):
@@ -163,7 +165,7 @@ def _fill(target: Any, nulls: Any, config: Mapping[str, str | None]) -> None:
 
 
 def offsets(body: Mapping[str, Any]) -> Iterable[connector_pb2.ConnectorOffset]:
-    """Offsets in Connect's body, ``{"offsets": [{"partition", "offset"}]}``."""
+    """Yield the offsets in Connect's body, ``{"offsets": [{"partition", "offset"}]}``."""
     for item in body["offsets"]:
         yield connector_pb2.ConnectorOffset(
             partition_json=json.dumps(item["partition"]), offset_json=json.dumps(item["offset"])
@@ -171,7 +173,7 @@ def offsets(body: Mapping[str, Any]) -> Iterable[connector_pb2.ConnectorOffset]:
 
 
 def offset_differences(body: Mapping[str, Any]) -> Iterable[pb.OffsetDifference]:
-    """What a dry run has found; nothing otherwise."""
+    """Yield the differences that a dry run has found. Without a dry run there are none."""
     for item in body.get("changes", ()):
         before, after = item["before"], item["after"]
         yield pb.OffsetDifference(
@@ -184,10 +186,10 @@ def offset_differences(body: Mapping[str, Any]) -> Iterable[pb.OffsetDifference]
 def offset_changes(
     items: Iterable[connector_pb2.ConnectorOffset],
 ) -> tuple[tuple[object, object], ...]:
-    """Partition and offset of each change, as plain data.
+    """Return partition and offset of each change, as plain data.
 
     Raises:
-        RefusedError: one is no JSON object; the message names it.
+        RefusedError: there are no changes, or one is not a JSON object. The message names it.
     """
     found = []
     for at, item in enumerate(items):
@@ -204,7 +206,7 @@ def offset_changes(
 def _json(given: str, where: str) -> object:
     try:
         value = json.loads(given, parse_constant=_constant, parse_float=_float)
-        # Halves of surrogate pairs, which \\u can spell, cannot be stored.
+        # Lone surrogates, which \\u can spell, cannot be stored.
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
@@ -231,7 +233,11 @@ def _float(digits: str) -> float:
 
 
 def name_of(request: Any) -> str:
-    """Raises RefusedError: the request has no name."""
+    """Return the connector's name in a request.
+
+    Raises:
+        RefusedError: the request has no name.
+    """
     name: str = request.name
     if not name:
         raise bad_request("name is empty; give the name of a connector")
@@ -239,7 +245,11 @@ def name_of(request: Any) -> str:
 
 
 def etag_of(request: Any) -> int | None:
-    """Raises RefusedError: the etag is none of ours."""
+    """Return the etag in a request. None: it has none.
+
+    Raises:
+        RefusedError: the etag does not have the form of an etag.
+    """
     given: str = request.etag
     if not given:
         return None
@@ -249,7 +259,11 @@ def etag_of(request: Any) -> int | None:
 
 
 def min_config_offset_of(request: Any) -> int:
-    """Raises RefusedError: below 0."""
+    """Return the least config offset in a request.
+
+    Raises:
+        RefusedError: it is below 0.
+    """
     given: int = request.min_config_offset
     if given < 0:
         raise bad_request(f"min_config_offset is {given}; expected a config_offset of an answer")
@@ -259,7 +273,12 @@ def min_config_offset_of(request: Any) -> int:
 def config_of(
     values: Mapping[str, str], null_keys: Iterable[str], field: str = "config"
 ) -> dict[str, str | None]:
-    """Raises RefusedError: a key has a value and is null, or is too long to be read again."""
+    """Return the config in a map and its list of keys with null.
+
+    Raises:
+        RefusedError: a key has a value and is listed as null, or is too long to be read from the
+            config topic.
+    """
     config: dict[str, str | None] = dict(values)
     for key in null_keys:
         if config.get(key) is not None:
@@ -275,14 +294,22 @@ def config_of(
 
 
 def check_class(config: Mapping[str, str | None]) -> None:
-    """Raises RefusedError: the config names no class. Connect's own words for that repeat the whole
-    config, passwords included."""
+    """Check that a config names a class. Connect's own message for a missing class has the whole
+    config, passwords included.
+
+    Raises:
+        RefusedError: the config names no class.
+    """
     if not config.get("connector.class"):
         raise bad_request("connector.class is missing in the config, or empty")
 
 
 def states_of(numbers: Iterable[int]) -> tuple[str, ...]:
-    """Words of the states. Raises RefusedError: unknown."""
+    """Return the names of states.
+
+    Raises:
+        RefusedError: a number is no state.
+    """
     found = []
     for number in numbers:
         if number not in STATE_NAMES:
@@ -345,7 +372,8 @@ def _worker(raw: Mapping[str, Any]) -> cluster_pb2.Worker:
 
 
 class HangingCall(NamedTuple):
-    """A method that has not returned for long; without a task it is the connector's own."""
+    """A call of a connector's method that has not returned for long. Without a task it is a call of
+    the connector instance."""
 
     connector: str
     task: int | None
@@ -354,7 +382,7 @@ class HangingCall(NamedTuple):
 
 
 def long_calls(view: Mapping[str, Any]) -> Iterator[HangingCall]:
-    """Calls that one worker waits for, of its `WorkerView` as plain data."""
+    """Yield the calls that one worker waits for, from its `WorkerView` as plain data."""
     for task in view["tasks"]:
         if (since := task.get("call_since_ms")) is not None:
             connector_name, number = _task_of(task)
@@ -365,7 +393,7 @@ def long_calls(view: Mapping[str, Any]) -> Iterator[HangingCall]:
 
 
 def _quarantined(task: Mapping[str, Any]) -> Sequence[str]:
-    """Inputs that the task has set aside; workers of an older version do not tell."""
+    """Return the inputs that a task has set aside. Workers of an older version do not list them."""
     found: Sequence[str] = task.get("quarantined", ())
     return found
 
@@ -411,8 +439,11 @@ def config_key(raw: Mapping[str, Any]) -> cluster_pb2.ConfigKey:
 def validated(
     infos: Mapping[str, Any], config: Mapping[str, str | None]
 ) -> cluster_pb2.ValidateConfigResponse:
-    """Connect's ConfigInfos on `config`. Values of passwords are left out, of errors as well; so
-    are those of unknown keys that look like secrets. An unknown key has only its name."""
+    """Return the message of Connect's ConfigInfos on `config`.
+
+    Values of passwords, and of unknown keys that look like secrets, are left out, also from errors.
+    An unknown key has only its name.
+    """
     made = cluster_pb2.ValidateConfigResponse(error_count=infos["error_count"])
     for each in infos["configs"]:
         definition, name = each["definition"], each["value"]["name"]

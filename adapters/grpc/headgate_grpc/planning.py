@@ -1,6 +1,6 @@
-"""``PlanConnectors``: what would come of changes. Nothing is written.
+"""``PlanConnectors``: a plan of changes, which says what they would do. Nothing is written.
 
-Faults are found as `ValidateConfig` finds them, moves by the leader's own policy.
+Faults are found as in `ValidateConfig`. Moves are computed by the leader, with its own policy.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,11 @@ class _Wanted:
 
 
 async def plan(request: pb.PlanConnectorsRequest, asked: Asked) -> pb.PlanConnectorsResponse:
-    """Raises RefusedError: the request has a fault itself."""
+    """Return the plan for a request.
+
+    Raises:
+        RefusedError: the request itself is wrong. Faults of configs are in the plan.
+    """
     wanted = _wanted(request.connectors)
     least = messages.min_config_offset_of(request)
     parts = ("config",)
@@ -87,7 +91,7 @@ async def _pruned(wanted: connector_pb2.ConnectorFilter, asked: Asked) -> list[d
 async def _change(
     wanted: _Wanted, row: dict[str, Any] | None, asked: Asked
 ) -> tuple[pb.PlannedChange, set[str]]:
-    """The change without its differences, and the keys whose values are not to be shown."""
+    """Return the change without its differences, and the keys whose values must not be shown."""
     given = wanted.config.get("name")
     change = pb.PlannedChange(name=messages.text(wanted.name), action=pb.PLANNED_ACTION_CREATE)
     if given is not None and given != wanted.name:
@@ -102,7 +106,7 @@ async def _change(
         change.action = pb.PLANNED_ACTION_NONE
         if row["config"] != config:
             change.action = pb.PLANNED_ACTION_CHANGE_CONFIG
-            # Its class or its converters may be others, and so may be its passwords.
+            # The old config may have another class or other converters, and so other passwords.
             secrets |= await _validate(row["config"], None, asked)
         elif after is not before:
             change.action = pb.PLANNED_ACTION_CHANGE_STATE
@@ -113,7 +117,8 @@ async def _change(
 
 
 async def _validate(config: Config, change: pb.PlannedChange | None, asked: Asked) -> set[str]:
-    """Names of the config's passwords. Its faults go to `change`."""
+    """Validate a config and put its faults and notes into `change`. Return the keys of its
+    passwords."""
     faults = pb.PlannedChange() if change is None else change
     named = config.get("connector.class")
     if not named:
@@ -121,7 +126,7 @@ async def _validate(config: Config, change: pb.PlannedChange | None, asked: Aske
             key="connector.class", message="connector.class is missing in the config, or empty"
         )
         return set()
-    given = dict(config)  # a connector's own code may write into what it is given
+    given = dict(config)  # a copy, because a connector's own code may change it
     try:
         infos = await asked.on_thread(lambda: asked.backend.plugins.validate(named, given))
         notes = await asked.on_thread(lambda: asked.backend.plugins.notes(dict(config)))
@@ -146,7 +151,8 @@ async def _validate(config: Config, change: pb.PlannedChange | None, asked: Aske
 def _differences(
     row: dict[str, Any] | None, wanted: Config, secrets: set[str]
 ) -> Iterable[pb.KeyDifference]:
-    """Key by key. The key "name" is there whether it was given or not."""
+    """Yield the keys that differ. The key "name" is left out, since a config always has it, whether
+    it was given or not."""
     before: Config = {} if row is None else row["config"]
     for key in sorted({*before, *wanted} - {"name"}):
         if key in before and key in wanted and before[key] == wanted[key]:
@@ -179,7 +185,8 @@ def _deletion(row: dict[str, Any]) -> pb.PlannedChange:
 
 
 def _task_count(wanted: _Wanted, row: dict[str, Any] | None) -> int:
-    """How many tasks it would have, as far as can be told before its class was asked."""
+    """Return how many tasks the connector would have, as far as is known before its class makes
+    task configs."""
     before = "STARTED" if row is None else row["target_state"]
     state = before if wanted.target_state is None else wanted.target_state.value
     if state == "STOPPED":

@@ -1,5 +1,4 @@
-"""The reflection service, which is loaded when it is asked for the first time: it takes 4 MiB, and
-few ask for it.
+"""The reflection service. It takes 4 MiB and few clients use it, so its first call loads it.
 
 It is served as v1 and as v1alpha. Their messages are the same bytes, so one handler answers both.
 """
@@ -16,9 +15,10 @@ METHODS: Final = {f"/{service}/ServerReflectionInfo" for service in SERVICES}
 
 
 class Reflection(grpc.GenericRpcHandler):
-    """
+    """The handler of the reflection service.
+
     Args:
-        names: of the other services that the server has.
+        names: full names of the server's other services.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -45,11 +45,12 @@ class Reflection(grpc.GenericRpcHandler):
 
 
 class _Described:
-    """What is described: all that this process has loaded, and v1 of reflection itself.
+    """The descriptor pool of the service: all descriptors that this process has loaded, and v1 of
+    the reflection service itself.
 
-    The package `grpc_reflection` has no v1. A client that describes each service that is listed
-    asks for it too. The description is kept out of the process' own pool, where it would clash
-    with the one of a later `grpc_reflection`.
+    The package `grpc_reflection` has no descriptor of v1, but a client that describes each listed
+    service asks for it. It is not added to the process's default pool, where it would clash with
+    the descriptor of a later `grpc_reflection`.
     """
 
     def __init__(self, old: Any) -> None:

@@ -1,7 +1,7 @@
-"""The gRPC server: both services, health and reflection, on one loop on a thread of its own.
+"""The gRPC server: both services, health and reflection, on one event loop on a thread of its own.
 
-Nothing here forks. Tasks run in processes that `subprocess` starts, which runs no code of gRPC in
-between; a process that loads this module must not start tasks by `os.fork`.
+Tasks run in processes that `subprocess` starts, which runs no code of gRPC between fork and exec. A
+process that loads this module must not start tasks by `os.fork`.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 MESSAGE_MAX: Final = 64 * 1024 * 1024
 METADATA_MAX: Final = 8 * 1024
 STREAMS_MAX: Final = 2_000
-"""On one connection."""
+"""Most concurrent calls on one connection."""
 IDLE_MS: Final = 300_000
-"""A connection without a call is closed after so long."""
+"""How long a connection without a call is kept."""
 HANDSHAKE_MS: Final = 20_000
-"""Who has connected and says nothing, or half of what HTTP/2 or TLS begin with, is closed then."""
+"""Time limit for a new connection to complete the handshakes of TLS and HTTP/2."""
 GRACE_S: Final = 1.0
 START_S: Final = 30.0
 OPTIONS: Final = (
@@ -56,10 +56,10 @@ OPTIONS: Final = (
     ("grpc.max_concurrent_streams", STREAMS_MAX),
     ("grpc.max_connection_idle_ms", IDLE_MS),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
-    # A client that is gone without a word is noticed, and its watches end.
+    # These notice a client that is gone without closing, so that its watches end.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # What gRPC goes by, of whatever ping; by itself it waits a minute.
+    # gRPC applies this timeout to every ping. Its default is a minute.
     ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
@@ -71,7 +71,7 @@ SOCKET_MODE: Final = 0o600
 
 
 class GrpcServer:
-    """Answers UNAVAILABLE from `start` on, and what is asked once the backend is ready."""
+    """The server. From `start` on it answers UNAVAILABLE, and calls once the backend is ready."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class GrpcServer:
     ) -> None:
         """
         Args:
-            tls: for the listeners that have it.
-            more: services beside the public ones.
+            tls: certificates, for listeners with TLS.
+            more: handlers of services beside the public ones.
         """
         self._more = tuple(more)
         self._listeners = tuple(listeners)
@@ -96,12 +96,12 @@ class GrpcServer:
         self._end: asyncio.Event | None = None
         self._health: health.aio.HealthServicer | None = None
         self.hub: Hub | None = None
-        """Belongs to the server's loop."""
+        """The watches of connectors. It belongs to the server's loop."""
         self.bound: tuple[Listener, ...] = ()
-        """Where it listens, with the ports that were found. Known after `start`."""
+        """The open listeners, with the ports that were chosen. Known after `start`."""
 
     def start(self) -> None:
-        """Returns when it listens.
+        """Start the thread and wait until the server listens.
 
         Raises:
             ListenError: a listener cannot be opened.
@@ -115,21 +115,21 @@ class GrpcServer:
         log.info("gRPC server listens at %s", ", ".join(map(str, self.bound)))
 
     def ready(self) -> None:
-        """The backend answers: health says SERVING."""
+        """Set health to SERVING, because the backend now answers."""
         self._soon(self._tell_serving)
 
     def stopping(self) -> None:
-        """The backend is about to end: health says NOT_SERVING from now on, so that nobody new
-        comes. Calls and watches go on until `close`."""
+        """Set health to NOT_SERVING for good, so that no new clients come, because the backend is
+        about to end. Calls and watches go on until `close`."""
         self._soon(self._tell_stopping)
 
     def _soon(self, tell: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._loop is not None and self._health is not None and self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):  # it has ended
+            with contextlib.suppress(RuntimeError):  # the loop has ended
                 asyncio.run_coroutine_threadsafe(tell(), self._loop)
 
     def close(self) -> None:
-        """Watches end with UNAVAILABLE; calls that are open have `GRACE_S` to be answered."""
+        """End the server. Watches end with UNAVAILABLE. Calls under way may take `GRACE_S` more."""
         if self._loop is None or self._end is None:
             return
         with contextlib.suppress(RuntimeError):
@@ -191,7 +191,8 @@ class GrpcServer:
     # -- calls --
 
     def _handler(self, service: ServiceDescriptor, answered_by: object) -> grpc.GenericRpcHandler:
-        """Requests come as bytes: gRPC itself would answer UNKNOWN to those that are no message."""
+        """Make the handler of a service. It parses requests itself: gRPC would answer UNKNOWN to
+        bytes that are not the expected message."""
         handlers: dict[str, Any] = {
             method.name: (
                 grpc.unary_stream_rpc_method_handler(self._streamed(method, answered_by))
@@ -233,7 +234,7 @@ class GrpcServer:
                 async with contextlib.aclosing(behaviour(request, asked)) as responses:
                     async for response in responses:
                         sent = response.SerializeToString()
-                        # A client may take its time, and the message is larger than its bytes.
+                        # The message is larger than its bytes, and a slow client may take long.
                         del response
                         yield sent
             except RefusedError as refusal:
@@ -245,7 +246,7 @@ class GrpcServer:
 
 
 def snake_case(name: str) -> str:
-    """``ListConnectors`` as ``list_connectors``."""
+    """Return ``list_connectors`` for ``ListConnectors``."""
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
 
@@ -258,7 +259,8 @@ def _parsed(kind: type[message.Message], body: bytes) -> message.Message:
 
 
 def _failed(method: MethodDescriptor, error: Exception) -> RefusedError:
-    """What nobody foresaw: the log has the trace, the client the kind of error alone."""
+    """Log an unexpected exception with its trace. Return the error for the client, which has only
+    the exception's class."""
     log.error("%s", method.full_name, exc_info=error)
     text = f"{method.name} has failed: {type(error).__name__}; the worker's log says why"
     return RefusedError(MEANINGS[ErrorKind.INTERNAL], text)
@@ -279,7 +281,11 @@ def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
 def _bind(
     server: grpc.aio.Server, listener: Listener, tls: Tls | None, stack: contextlib.ExitStack
 ) -> Listener:
-    """Raises ListenError."""
+    """Open a listener. Return it, with the port that was chosen.
+
+    Raises:
+        ListenError: it cannot be opened.
+    """
     try:
         if listener.path is not None:
             _bind_socket(server, listener.path, stack)
@@ -301,8 +307,8 @@ def _bind(
 
 
 def _bind_socket(server: grpc.aio.Server, path: Path, stack: contextlib.ExitStack) -> None:
-    """Nobody else can reach the socket at any time: it is made in a folder of ours alone, gets its
-    mode there, and is moved to its place."""
+    """Open a Unix socket that other users cannot reach at any time. It is created in a private
+    folder, gets its mode there, and is moved to its place."""
     if path.exists() and not path.is_socket():
         raise OSError(0, "there is a file that is no socket")
     folder = Path(

@@ -1,7 +1,7 @@
-"""Certificates of the server: PEM files that ``headgate.grpc.ssl.*`` names.
+"""Certificates of the server: PEM files that the settings ``headgate.grpc.ssl.*`` name.
 
-gRPC says nothing of a certificate that it cannot use: every handshake fails. So the files are first
-read as Python's own TLS reads them.
+gRPC does not report a certificate that it cannot use, and every handshake fails. So Python's own
+TLS loads the files first.
 """
 
 import ssl
@@ -21,20 +21,24 @@ _ENCRYPTED: Final = ("ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM, read once: a certificate that is renewed counts from the next start."""
+    """The server's certificates and key in PEM. They are read once, so a renewed certificate is
+    used from the next start on."""
 
     certificate: bytes
-    """Certificate of the server, then those between it and its authority."""
+    """Certificate of the server, then the intermediate ones."""
     key: bytes
     clients: bytes | None = None
-    """Authorities whose certificates clients must show; None: clients need none."""
+    """Authorities that must have signed clients' certificates. None: clients need none."""
 
     @classmethod
     def read(cls, certificate: str, key: str, clients: str = "") -> "Tls":
-        """The contents of these files; `clients` is empty where clients need no certificate.
+        """Read these files.
+
+        Args:
+            clients: file of the clients' authorities. Empty: clients need no certificate.
 
         Raises:
-            ValueError: names the setting, and what is wrong with its file.
+            ValueError: a file cannot be used. The message names the setting and the fault.
         """
         for setting, path in ((CERTIFICATE_KEY, certificate), (PRIVATE_KEY, key)):
             if not path:
@@ -58,8 +62,8 @@ class Tls:
         return cls(chain, secret, _authorities(CLIENTS_KEY, clients))
 
     def calling(self, workers: str) -> grpc.ChannelCredentials:
-        """What this server's worker calls others with: it trusts the authorities in the file
-        `workers`, and shows its own certificate.
+        """Return the credentials with which this worker calls other workers. It trusts the
+        authorities in the file `workers`, and shows its own certificate.
 
         Raises:
             ValueError: the file cannot be used.

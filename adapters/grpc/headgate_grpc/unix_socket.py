@@ -1,7 +1,7 @@
-"""Paths of unix sockets as gRPC takes them.
+"""Addresses of Unix sockets for gRPC.
 
-The address of a unix socket has room for a path of about 100 bytes, and data folders may lie
-deeper. Such a socket is reached through a descriptor of its folder, on Linux.
+The address of a Unix socket has room for a path of about 100 bytes, and data folders may have
+longer paths. On Linux such a socket is reached through a descriptor of its folder.
 """
 
 import contextlib
@@ -15,16 +15,16 @@ _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 class PathTooLongError(OSError):
-    """The path is too long for the address of a unix socket, here."""
+    """The path is too long for the address of a Unix socket on this system."""
 
 
 @contextlib.contextmanager
 def target_of(path: Path) -> Iterator[str]:
-    """What to give to gRPC for the socket at `path`; good for as long as the context is open.
+    """Yield gRPC's address of the socket at `path`. It is valid as long as the context is open.
 
     Raises:
-        PathTooLongError: shorter paths work.
-        OSError: the folder is not there.
+        PathTooLongError: the path is too long, and this system has no ``/proc/self/fd``.
+        OSError: the folder does not exist.
     """
     whole = path.absolute()
     if len(os.fsencode(whole)) <= PATH_MAX:

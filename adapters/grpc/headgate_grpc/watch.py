@@ -1,11 +1,12 @@
-"""Watching connectors: one table of what they are now, and for each watcher the names it has to
-hear of.
+"""Watches of connectors: one table of the connectors' current rows, and for each watcher the names
+of the rows to send.
 
-Level-triggered: a watcher is told what a connector is when it is ready to hear it, not each state
-in between. So a reader that is slow or stands still costs a set of names, never a queue of states.
+Watches are level-triggered. A watcher gets the current row of a connector when it is ready to read,
+and not each state in between. So a slow or stopped reader costs a set of names, and never a queue
+of states.
 
-The table is filled while somebody watches. The backend tells which connectors were touched; what
-they are now is asked of it once, for all watchers.
+The table is only kept while there are watchers, and for `LINGER_S` after. The backend reports which
+connectors may have changed, and is asked for their rows once, for all watchers.
 """
 
 import asyncio
@@ -30,27 +31,27 @@ log = logging.getLogger(__name__)
 WATCHES_MAX: Final = 10_000
 RESPONSE_MAX: Final = 64 * 1024
 SILENCE_S: Final = 10.0
-"""After so long without a change the cursor is sent again: the watch lives."""
+"""Time without a change after which the cursor is sent again, to show that the watch is alive."""
 LINGER_S: Final = 60.0
-"""How long the table is kept up to date for watchers that resume."""
+"""How long the table is kept up to date without watchers, for those that resume."""
 PAGE: Final = 1_000
 ASK_MS: Final = 30_000
 CALLS_MS: Final = 10_000
 AGAIN_S: Final = 0.2
 CALLS_S: Final = 5.0
-"""How often the workers are asked which calls into connectors hang."""
+"""Pause between requests to the workers for calls that hang."""
 GONE_KEPT: Final = 10_000
-"""Deleted connectors that are remembered for watchers that resume."""
+"""Number of deleted connectors that are remembered for watchers that resume."""
 _ENDS: Final = "The worker is shutting down; watch another one"
 _NOTHING: Final = ShowConnectors(names=("",))
-"""A call whose answer has no rows: no connector has an empty name."""
+"""A call whose answer has no rows, since no connector has an empty name."""
 _OVERHEAD: Final = 16
-"""Bytes that a connector takes in a response beside its own."""
+"""Bytes that a connector takes in a response in addition to its message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which connectors a watcher wants; empty parts let all pass."""
+    """The connectors that a watcher wants. An empty field matches all connectors."""
 
     names: frozenset[str] = frozenset()
     prefix: str = ""
@@ -58,7 +59,11 @@ class Filter:
 
     @classmethod
     def of(cls, wanted: connector_pb2.ConnectorFilter) -> "Filter":
-        """Raises RefusedError: an unknown state."""
+        """Return the filter of a request.
+
+        Raises:
+            RefusedError: it has an unknown state.
+        """
         messages.states_of(wanted.states)
         return cls(frozenset(wanted.names), wanted.prefix, frozenset(wanted.states))
 
@@ -75,12 +80,13 @@ class Filter:
 
 @dataclass(slots=True)
 class _Entry:
-    """What the table holds of a connector; nothing in it changes."""
+    """The table's entry of a connector. It is replaced, and never changed."""
 
     revision: int
     basic: connector_pb2.Connector | None
-    """None: it is deleted."""
+    """The connector for CONNECTOR_VIEW_BASIC. None: it is deleted."""
     status: connector_pb2.Connector | None
+    """The connector for CONNECTOR_VIEW_STATUS. None: it is deleted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -89,9 +95,9 @@ class _Watcher:
     with_config: bool
     pending: dict[str, None] = field(default_factory=dict[str, None])
     told: set[str] = field(default_factory=set[str])
-    """Names that the client holds."""
+    """Names of the connectors that this stream has sent and not removed."""
     resumed: bool = False
-    """The client may hold names that were told before, by another stream."""
+    """The client may know further connectors, from an earlier stream."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -106,14 +112,15 @@ class Hub:
         """Highest revision of a deleted connector that is not remembered any more."""
         self._boot = ""
         self._config_offset = 0
-        """The table shows all that the config topic says before it."""
+        """The table reflects all records of the config topic before this offset."""
         self._reaching: deque[tuple[int, int]] = deque()
-        """After how many looks it shows all before which config offset."""
+        """(looks, config offset): when `_looks` reaches the number, the table reflects all records
+        before the offset."""
         self._watchers: set[_Watcher] = set()
         self._touched: dict[str, None] = {}
         self._news = asyncio.Event()
         self._looks = 0
-        """How many looks at touched connectors are over."""
+        """Number of finished requests for the rows of touched connectors."""
         self._looking = False
         self._look_over = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
@@ -124,7 +131,7 @@ class Hub:
         self._end: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """Watches end with UNAVAILABLE."""
+        """End all watches with UNAVAILABLE."""
         if not self._closing.done():
             self._closing.set_result(None)
         for watcher in self._watchers:
@@ -134,14 +141,14 @@ class Hub:
     async def watch(
         self, wanted: Filter, cursor: str = "", *, with_config: bool = True, fresh: bool = True
     ) -> AsyncGenerator[WatchConnectorsResponse]:
-        """The responses of one stream.
+        """Yield the responses of one stream.
 
         Args:
-            fresh: the stream begins with nothing older than what any call was answered before it,
-                and tells of calls that hang.
+            fresh: the first rows are not older than the answer to any call before this one, and
+                rows have calls that hang.
 
         Raises:
-            RefusedError: too many watches are open, or the server ends.
+            RefusedError: too many watches are open, or the server is shutting down.
         """
         if len(self._watchers) >= WATCHES_MAX:
             raise RefusedError(TOO_MANY, f"{WATCHES_MAX} watches are open on this worker already")
@@ -170,7 +177,7 @@ class Hub:
                 self._end = loop.call_later(LINGER_S, self._stop_if_unwatched)
 
     async def _some_news(self, watcher: _Watcher) -> None:
-        """Until there is something to tell, or it was silent for long."""
+        """Wait until there is something to send, but not longer than `SILENCE_S`."""
         try:
             async with asyncio.timeout(SILENCE_S):
                 while not watcher.pending and not self._closing.done():
@@ -182,7 +189,7 @@ class Hub:
             raise RefusedError(MEANINGS[ErrorKind.NOT_READY], _ENDS)
 
     def _resume(self, watcher: _Watcher, cursor: str) -> bool:
-        """Whether what the client has missed since `cursor` is known."""
+        """Mark the changes since `cursor` as pending. Return False if they are not all known."""
         boot, _, number = cursor.partition("-")
         if not boot or boot != self._boot or not (number.isascii() and number.isdecimal()):
             return False
@@ -198,7 +205,7 @@ class Hub:
     def _response(
         self, watcher: _Watcher, *, reset: bool = False, synced: bool = False
     ) -> WatchConnectorsResponse:
-        """What is pending, as far as it goes into one response."""
+        """Return a response with the pending rows, as many as fit into it."""
         response = WatchConnectorsResponse(
             reset=reset, synced=synced and not watcher.pending, config_offset=self._config_offset
         )
@@ -227,7 +234,7 @@ class Hub:
     # -- the table --
 
     async def _follow(self) -> bool:
-        """Returns when the table is complete: whether it was made for this call."""
+        """Wait until the table is complete. Return whether this call has started it."""
         if self._end is not None:
             self._end.cancel()
             self._end = None
@@ -240,10 +247,10 @@ class Hub:
         return made
 
     async def _catch_up(self) -> None:
-        """Returns when the table holds all that the backend knew when this was called.
+        """Wait until the table has all that the backend knew when this was called.
 
-        The backend tells what was touched before it answers a later call. So after one answer
-        all of that is waiting here, and it is over after as many looks as its names take.
+        The backend reports touched connectors before it answers a later call. So after one answer
+        all their names are in `_touched`, and it takes as many looks as these names fill.
         """
         await self._ask(_NOTHING)
         waiting = len(self._touched)
@@ -268,7 +275,7 @@ class Hub:
             self._loaded.set_exception(
                 RefusedError(MEANINGS[ErrorKind.NOT_READY], "The worker is shutting down")
             )
-            self._loaded.exception()  # not all of them are waited for
+            self._loaded.exception()  # marks it as retrieved, since maybe nobody awaits it
         self._follower, self._loaded = None, None
         self._drop_table()
         self._looking = False
@@ -319,7 +326,7 @@ class Hub:
         while True:
             try:
                 found = await self._backend.group(CALLS_MS)
-            except Exception as error:  # the watch goes on without these calls
+            except Exception as error:  # the watch goes on, without calls that hang
                 log.debug("calls into watched connectors: %s: %s", type(error).__name__, error)
             else:
                 for name in self._calls.take(found["workers"], time.time_ns() // 1_000_000):
@@ -337,8 +344,11 @@ class Hub:
             self._set(name, row)
 
     def _reaches(self, offset: int, *, at_once: bool = False) -> None:
-        """What was just put into the table was read at `offset`. The backend has told before that
-        what else was touched until then: all that waits now, unless `at_once`.
+        """Note that rows just put into the table were read at config offset `offset`.
+
+        Before it answered, the backend reported all other connectors that were touched until then.
+        They are in `_touched` now. So the table reflects `offset` once these rows are read too, or
+        now if `at_once`.
         """
         looks = 0 if at_once else (len(self._touched) + PAGE - 1) // PAGE
         self._reaching.append((self._looks + looks, offset))
@@ -352,8 +362,9 @@ class Hub:
     async def _ask(
         self, call: ShowConnectors, loaded: "asyncio.Future[None] | None" = None
     ) -> dict[str, Any]:
-        """Again and again until there is an answer: what was touched must not be forgotten. But who
-        opens the first watch is told that there is none."""
+        """Return the backend's answer. A failed call is repeated, so that no touched connector is
+        forgotten. While the table is being loaded, a failure ends the loading instead, and is
+        raised to the watchers that wait for it."""
         while True:
             if self._closing.done():
                 raise RefusedError(MEANINGS[ErrorKind.NOT_READY], _ENDS)
@@ -370,13 +381,13 @@ class Hub:
                 loaded.exception()
                 self._loaded = None
                 self._backend.watch(None)
-                # Nobody tells what becomes of the rows that were read.
+                # The rows read so far are no longer updated.
                 self._drop_table()
                 raise asyncio.CancelledError
             await asyncio.sleep(AGAIN_S)
 
     def _put(self, found: dict[str, Any], asked: Iterable[str]) -> None:
-        """Rows into the table; connectors that were asked for and have no row are deleted."""
+        """Put rows into the table. Connectors that were asked for and have no row are deleted."""
         gone = dict.fromkeys(asked)
         for row in found["rows"]:
             gone.pop(row["name"], None)

@@ -4,8 +4,8 @@
 >>> with connect("unix:state/grpc.sock") as headgate:  # doctest: +SKIP
 ...     headgate.pause("orders")
 
-`connect` gives a client that blocks, `connect_async` one for asyncio. All that a method cannot
-do is raised as `HeadgateError`. Requests and answers are the messages of ``proto/headgate/v1``.
+`connect` returns a blocking client, `connect_async` one for asyncio. A method that fails raises
+`HeadgateError`. Requests and answers are the messages of ``proto/headgate/v1``.
 """
 
 from headgate_grpc.client.address import find_address

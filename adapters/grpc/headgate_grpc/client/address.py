@@ -1,4 +1,4 @@
-"""Where the API is: an address that was given, HEADGATE_URL, or the `headgate up` of a folder."""
+"""The address of the API: a given one, HEADGATE_URL, or the `headgate up` of a folder."""
 
 import contextlib
 import getpass
@@ -18,13 +18,13 @@ KEY_VARIABLE: Final = "HEADGATE_KEY_FILE"
 SOCKET: Final = "grpc.sock"
 """Name of the socket in the data folder of a `headgate up`."""
 OPTIONS: Final = (
-    # What was lost on the way may have been done: nothing is sent twice without being told.
+    # A call without an answer may have been executed, so gRPC must not send it twice by itself.
     ("grpc.enable_retries", 0),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.max_send_message_length", 64 * 1024 * 1024),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # What gRPC goes by, of whatever ping; by itself it waits a minute.
+    # gRPC applies this timeout to every ping. Its default is a minute.
     ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
@@ -32,7 +32,8 @@ OPTIONS: Final = (
 
 
 def options(address: str) -> tuple[tuple[str, int | str], ...]:
-    """Options of a channel to `address`. On this machine a client says who it is, for the log."""
+    """Return the options of a channel to `address`. On a Unix socket the user agent names the
+    client's user and process, for the worker's log."""
     if not address.startswith("unix:"):
         return OPTIONS
     return (*OPTIONS, ("grpc.primary_user_agent", f"headgate ({_whoami()})"))
@@ -48,16 +49,20 @@ def _whoami() -> str:
 
 
 def sockets_in(folder: Path) -> list[Path]:
-    """Sockets of the `headgate up` whose data folder is `folder`, or lies in it."""
+    """Return the sockets of each `headgate up` whose data folder is `folder` or directly in it."""
     found = [folder / SOCKET, *sorted(folder.glob(f"*/{SOCKET}"))]
     return [path for path in found if path.is_socket()]
 
 
 def find_address(folder: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
-    """HEADGATE_URL, or the socket of the one `headgate up` in `folder`, the current one if None.
+    """Return HEADGATE_URL, or the socket of the only `headgate up` in `folder`.
+
+    Args:
+        folder: None: the current folder.
+        environment: None: the process's variables.
 
     Raises:
-        LookupError: there is none, or more than one.
+        LookupError: there is no `headgate up`, or more than one.
     """
     environment = os.environ if environment is None else environment
     if environment.get(VARIABLE):
@@ -80,8 +85,11 @@ def has_tls(address: str) -> bool:
 
 
 def credentials(environment: Mapping[str, str] | None = None) -> grpc.ChannelCredentials:
-    """What a client of a ``grpcs://`` address trusts and shows: the PEM files of `CA_VARIABLE`
-    (unset: the authorities that gRPC trusts), `CERTIFICATE_VARIABLE` and `KEY_VARIABLE`.
+    """Return the credentials of a client of a ``grpcs://`` address.
+
+    They are PEM files that variables name: the trusted authorities in `CA_VARIABLE` (unset: those
+    that gRPC trusts), and the client's own certificate and key in `CERTIFICATE_VARIABLE` and
+    `KEY_VARIABLE`.
 
     Raises:
         ValueError: a file cannot be read, or only one of the last two is given.
@@ -101,10 +109,11 @@ def credentials(environment: Mapping[str, str] | None = None) -> grpc.ChannelCre
 
 
 def target(address: str) -> "contextlib.AbstractContextManager[str]":
-    """What gRPC takes for `address`, ``grpc://host:port``, ``grpcs://host:port`` or ``unix:path``.
+    """Return gRPC's target for `address`, ``grpc://host:port``, ``grpcs://host:port`` or
+    ``unix:path``, as a context manager. The target is valid while the context is open.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is no such address.
     """
     scheme, _, rest = address.partition(":")
     if scheme == "unix" and rest:

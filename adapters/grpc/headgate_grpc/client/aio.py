@@ -28,22 +28,25 @@ A = TypeVar("A")
 
 
 def connect_async(address: str | None = None, *, timeout_s: float = TIMEOUT_S) -> "AsyncClient":
-    """A client of the API at `address`, ``grpc://host:port``, ``grpcs://host:port`` or
-    ``unix:path``. None: HEADGATE_URL, or the `headgate up` of this folder.
+    """Make a client of the API. It does not connect yet, so a missing server is an error of the
+    first call.
 
-    Nothing is connected yet: a server that is not there is told by the first call.
+    Args:
+        address: ``grpc://host:port``, ``grpcs://host:port`` or ``unix:path``. None: HEADGATE_URL,
+            or the `headgate up` of this folder.
+        timeout_s: how long each call may take.
 
     Raises:
         LookupError: no address was given and none is found.
-        ValueError: it is no address.
-        OSError: the folder of the unix socket is not there.
+        ValueError: `address` is no such address, or a certificate file cannot be read.
+        OSError: the folder of the Unix socket does not exist.
     """
     return AsyncClient(address or find_address(), timeout_s=timeout_s)
 
 
 class AsyncClient:
-    """For one event loop. The methods raise `HeadgateError`. What they lack is there in the
-    stubs `connectors` and `cluster`, which raise `grpc.aio.AioRpcError`."""
+    """The client, for one event loop. Its methods raise `HeadgateError`. The stubs `connectors` and
+    `cluster` have all rpcs and options of the API, and raise `grpc.aio.AioRpcError`."""
 
     def __init__(
         self,
@@ -52,7 +55,10 @@ class AsyncClient:
         timeout_s: float = TIMEOUT_S,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment`: variables that name files of certificates; None: those of the process."""
+        """
+        Args:
+            environment: variables that name certificate files. None: the process's variables.
+        """
         self._timeout_s = timeout_s
         with ExitStack() as stack:
             where = stack.enter_context(target(address))
@@ -100,8 +106,12 @@ class AsyncClient:
         view: connector_pb2.ConnectorView.ValueType = connector_pb2.CONNECTOR_VIEW_BASIC,
         min_config_offset: int = 0,
     ) -> AsyncIterator[connector_pb2.Connector]:
-        """Connectors by name, fetched page by page, once the worker has read the config topic to
-        `min_config_offset`, which answers to changes tell."""
+        """Yield connectors, sorted by name. They are fetched page by page.
+
+        Args:
+            min_config_offset: wait until the worker has read the config topic to this offset, which
+                is in the answers to changes.
+        """
         wanted = connector_pb2.ConnectorFilter(prefix=prefix, names=names, states=states)
         token = ""
         while True:
@@ -142,11 +152,13 @@ class AsyncClient:
         view: connector_pb2.ConnectorView.ValueType = connector_pb2.CONNECTOR_VIEW_BASIC,
         give_up_after_s: float = TIMEOUT_S,
     ) -> AsyncIterator[Change]:
-        """All connectors that match, then each change, without an end. A stream that breaks off is
-        taken up again: no last state is missed.
+        """Yield all connectors that match, then each change, without an end.
+
+        A stream that breaks off is resumed. States in between may be missed, but never the last
+        state of a connector.
 
         Raises:
-            HeadgateError: it was refused, or could not be taken up for `give_up_after_s`.
+            HeadgateError: the stream was refused, or could not be resumed for `give_up_after_s`.
         """
         wanted = connector_pb2.ConnectorFilter(prefix=prefix, names=names, states=states)
         watching, outage = Watching(), Outage(give_up_after_s)
@@ -176,10 +188,11 @@ class AsyncClient:
         min_config_offset: int = 0,
         timeout_s: float | None = None,
     ) -> connector_pb2.Connector:
-        """The connector once it is settled, or as `state` or `deleted` say. One that is deleted
-        comes without a name.
+        """Wait until the connector is settled, or is in `state`, or is `deleted`. Return it, or a
+        connector without a name if it is deleted.
 
-        A server ends a call after 90 s at the latest. It is asked again until `timeout_s` is over.
+        A server ends a call after 90 s at the latest. The call is repeated until `timeout_s` is
+        over.
         """
         request = wait_request(
             name,
@@ -205,8 +218,8 @@ class AsyncClient:
         connectors: Iterable[connector_service_pb2.PlannedConnector],
         prune: connector_pb2.ConnectorFilter | None = None,
     ) -> connector_service_pb2.PlanConnectorsResponse:
-        """What would come of it if these were created or changed, and others, that match `prune`,
-        deleted. Nothing is written."""
+        """Return what would happen if these connectors were created or changed, and all others that
+        match `prune` were deleted. Nothing is written."""
         return await self._ask(
             self.connectors.PlanConnectors,
             connector_service_pb2.PlanConnectorsRequest(connectors=connectors, prune=prune),
@@ -230,8 +243,12 @@ class AsyncClient:
     async def put_config(
         self, name: str, config: Mapping[str, str], *, etag: str = ""
     ) -> connector_service_pb2.PutConnectorConfigResponse:
-        """The connector is made where it is missing. With the etag of a connector that was read, it
-        is changed only if it still has that one: else ETAG_MISMATCH. So in other changes."""
+        """Change a connector's config, or create the connector if it does not exist.
+
+        Args:
+            etag: change the connector only if it still has this etag, from an earlier read.
+                Otherwise the error has the reason ETAG_MISMATCH. Other changes take it too.
+        """
         return await self._ask(
             self.connectors.PutConnectorConfig,
             connector_service_pb2.PutConnectorConfigRequest(name=name, config=config, etag=etag),
@@ -283,7 +300,8 @@ class AsyncClient:
     async def restart(
         self, name: str, *, include_tasks: bool = False, only_failed: bool = False
     ) -> connector_pb2.Connector:
-        """The plan of a restart with a flag."""
+        """Restart a connector. Return the plan of the restart. It is empty without one of the
+        flags."""
         request = connector_service_pb2.RestartConnectorRequest(
             name=name, include_tasks=include_tasks, only_failed=only_failed
         )
@@ -309,13 +327,14 @@ class AsyncClient:
         *,
         etag: str = "",
     ) -> str:
-        """Connect's message. Partitions that are not named keep their offsets."""
+        """Change offsets and return Connect's message. Partitions that are not named keep their
+        offsets."""
         request = connector_service_pb2.AlterOffsetsRequest(name=name, offsets=offsets, etag=etag)
         kind = connector_service_pb2.AlterOffsetsResponse
         return (await self._ask(self.connectors.AlterOffsets, request, kind)).message
 
     async def reset_offsets(self, name: str, *, etag: str = "") -> str:
-        """Connect's message."""
+        """Reset all offsets and return Connect's message."""
         request = connector_service_pb2.ResetOffsetsRequest(name=name, etag=etag)
         kind = connector_service_pb2.ResetOffsetsResponse
         return (await self._ask(self.connectors.ResetOffsets, request, kind)).message
@@ -323,7 +342,7 @@ class AsyncClient:
     async def read_deleted_offsets(
         self, name: str, type_: connector_pb2.ConnectorType.ValueType
     ) -> Sequence[connector_pb2.ConnectorOffset]:
-        """What a deleted connector has left."""
+        """Return the offsets that a deleted connector has left."""
         request = connector_service_pb2.ReadDeletedOffsetsRequest(name=name, type=type_)
         kind = connector_service_pb2.ReadDeletedOffsetsResponse
         return [*(await self._ask(self.connectors.ReadDeletedOffsets, request, kind)).offsets]
@@ -331,7 +350,7 @@ class AsyncClient:
     async def reset_deleted_offsets(
         self, name: str, type_: connector_pb2.ConnectorType.ValueType
     ) -> str:
-        """Message to the user."""
+        """Reset the offsets that a deleted connector has left. Return a message for the user."""
         request = connector_service_pb2.ResetDeletedOffsetsRequest(name=name, type=type_)
         kind = connector_service_pb2.ResetDeletedOffsetsResponse
         return (await self._ask(self.connectors.ResetDeletedOffsets, request, kind)).message
@@ -344,10 +363,10 @@ class AsyncClient:
         return (await self._ask(self.cluster.GetCluster, request, kind)).cluster
 
     async def watch_cluster(self) -> AsyncIterator[WorkerChange]:
-        """All workers, then each one that changes, without an end.
+        """Yield all workers, then each one that changes, without an end.
 
         Raises:
-            HeadgateError: the stream was refused, or has broken off.
+            HeadgateError: the stream was refused, or has broken off. It is not resumed.
         """
         known: dict[str, cluster_pb2.Worker] = {}
         stream = self.cluster.WatchCluster(cluster_pb2.WatchClusterRequest())

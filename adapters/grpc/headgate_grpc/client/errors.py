@@ -1,4 +1,4 @@
-"""What a client raises."""
+"""The exception that clients raise."""
 
 from typing import Any, Final
 
@@ -11,17 +11,17 @@ from headgate_grpc.v1 import cluster_service_pb2, connector_service_pb2
 
 _SAFE_REASONS: Final = frozenset({"NOT_READY", "CONFLICT", "TOO_MANY"})
 _NOT_SENT: Final = ("failed to connect", "errors resolving", "DNS resolution failed")
-"""How gRPC's texts begin where no connection came about, so that nothing was sent."""
+"""Beginnings of gRPC's texts if there was no connection, so that nothing was sent."""
 _ANSWER_S: Final = 0.5
-"""How long before a deadline the answer may be here."""
+"""How long before the client's deadline the server's answer may come."""
 _BROKEN_OFF: Final = frozenset(
     {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "INTERNAL", "UNKNOWN"}
 )
-"""Codes that gRPC itself gives to a call whose answer has not come."""
+"""Codes that gRPC itself gives to a call without an answer."""
 
 
 def _reading_requests() -> frozenset[str]:
-    """Names of the requests that change nothing."""
+    """Return the full names of the requests that change nothing."""
     none = descriptor_pb2.MethodOptions.NO_SIDE_EFFECTS
     files = (connector_service_pb2.DESCRIPTOR, cluster_service_pb2.DESCRIPTOR)
     services = [each for file in files for each in file.services_by_name.values()]
@@ -40,33 +40,37 @@ class HeadgateError(Exception):
     """A call has failed. `code` is the gRPC status code by name, such as NOT_FOUND."""
 
     def __init__(self, code: str, message: str, reason: str = "", *, reads: bool = False) -> None:
-        """`reads`: the call changes nothing."""
+        """
+        Args:
+            reads: the call changes nothing.
+        """
         self.code = code
         self.message = message
         self.reason = reason
-        """One of `headgate.v1.Reason` without its prefix, such as NOT_READY. Empty: the answer did
-        not come from Headgate."""
+        """A `headgate.v1.Reason` without its prefix, such as NOT_READY. Empty: the error did not
+        come from Headgate."""
         self.broke_off = not reason and code in _BROKEN_OFF
-        """No answer has come from Headgate: the connection did not come about, or was lost, or
-        the server was silent."""
+        """Whether no answer came from Headgate: there was no connection, it was lost, or the server
+        was silent."""
         self.not_sent = self.broke_off and message.startswith(_NOT_SENT)
-        """No connection came about, so that the call was surely not asked."""
+        """Whether the call was surely not sent, because there was no connection."""
         self._reads = reads
         super().__init__(f"{code}: {message}{self._outcome}")
 
     def ended_early(self, left_s: float) -> bool:
-        """Whether the server has ended a wait that its caller gave `left_s` seconds more."""
+        """Return whether the server has ended a wait although its caller has `left_s` seconds
+        left."""
         return self.reason == "STILL_WAITING" and left_s > _ANSWER_S
 
     @property
     def may_be_repeated(self) -> bool:
-        """Nothing was changed, and the same call may be answered later."""
+        """Whether the call surely changed nothing, and may succeed if it is repeated."""
         return self.reason in _SAFE_REASONS or (self.broke_off and (self.not_sent or self._reads))
 
     @property
     def may_have_been_done(self) -> bool:
-        """The call changes something, and it is not known whether it did: look before you ask
-        again."""
+        """Whether the call may have changed something although it failed. Read the connector before
+        you repeat the call."""
         if self._reads:
             return False
         return self.reason == "OUTCOME_UNKNOWN" or (self.broke_off and not self.not_sent)
@@ -85,10 +89,11 @@ class HeadgateError(Exception):
     def of(
         cls, error: Any, request: message.Message | None = None, *, reads: bool = False
     ) -> "HeadgateError":
-        """
+        """Make the exception for an error of gRPC.
+
         Args:
             error: a `grpc.RpcError` of either kind of client.
-            request: what was asked. None: `reads` says whether it changes nothing.
+            request: the request, which tells whether the call changes nothing. None: `reads` tells.
         """
         code: grpc.StatusCode = error.code()
         if request is not None:

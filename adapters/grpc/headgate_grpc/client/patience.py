@@ -1,4 +1,4 @@
-"""How long a client waits, and when it asks again. The same for both kinds of client."""
+"""Timeouts and repetitions, for both kinds of client."""
 
 import time
 from typing import Any, Final
@@ -10,7 +10,7 @@ from headgate_grpc.v1.connector_service_pb2 import WaitConnectorRequest
 TIMEOUT_S: Final = 90.0
 """How long a call may take, unless its caller says otherwise."""
 AGAIN_S: Final = 0.5
-"""How long after a stream has broken off it is taken up again."""
+"""Pause before a stream that has broken off is resumed."""
 
 
 def wait_request(
@@ -21,7 +21,8 @@ def wait_request(
     stop_at_failure: bool,
     min_config_offset: int,
 ) -> WaitConnectorRequest:
-    """Waits until the connector is deleted, or else in `state`, or else settled."""
+    """Return the request to wait until the connector is deleted, or, without `deleted`, in `state`,
+    or, without both, settled."""
     request = WaitConnectorRequest(
         name=name, stop_at_failure=stop_at_failure, min_config_offset=min_config_offset
     )
@@ -35,23 +36,24 @@ def wait_request(
 
 
 class Outage:
-    """The time since which a stream has broken off again and again, without a response."""
+    """The time for which a stream has broken off again and again without a response."""
 
     def __init__(self, give_up_after_s: float) -> None:
         self._give_up_after_s = give_up_after_s
         self._since: float | None = None
 
     def over(self) -> None:
-        """A response has come."""
+        """Note that a response has come."""
         self._since = None
 
     def broke_off(self, error: Any) -> None:
-        """
+        """Note that the stream has broken off. If this returns, it may be resumed.
+
         Args:
             error: a `grpc.RpcError` of either kind of client.
 
         Raises:
-            HeadgateError: the stream was refused, or has been away for too long.
+            HeadgateError: the stream was refused, or has failed for too long.
         """
         refused = HeadgateError.of(error, reads=True)
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a stream of WatchConnectors says, as changes. The same for both kinds of client."""
+"""Translation of the responses of a watch into changes, for both kinds of client."""
 
 from dataclasses import dataclass
 
@@ -9,27 +9,30 @@ from headgate_grpc.v1.connector_service_pb2 import WatchConnectorsResponse
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A connector as it is now."""
+    """A change of a connector, with its current state."""
 
     name: str
     connector: connector_pb2.Connector | None
-    """None: it is deleted, or does not match any more."""
+    """The connector. None: it is deleted, or does not match any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerChange:
-    """A worker as it is now."""
+    """A change of a worker, with its current state."""
 
     worker_id: str
     worker: cluster_service_pb2.Worker | None
-    """None: it is gone."""
+    """The worker. None: it is gone."""
 
 
 def worker_changes(
     response: WatchClusterResponse, known: dict[str, cluster_service_pb2.Worker]
 ) -> list[WorkerChange]:
-    """What is new by a response of WatchCluster. `known`: what was told before, and is kept up to
-    date here."""
+    """Return the changes in a response of WatchCluster.
+
+    Args:
+        known: the workers known before. It is updated.
+    """
     if response.reset:
         known.clear()
     found = [WorkerChange(each.worker_id, each) for each in response.workers]
@@ -39,17 +42,17 @@ def worker_changes(
 
 
 class Watching:
-    """Follows responses, over several streams. What exists is in `connectors`, by name."""
+    """The state of one watch, over several streams. `connectors` has all connectors by name."""
 
     def __init__(self) -> None:
         self.connectors: dict[str, connector_pb2.Connector] = {}
         self.cursor = ""
-        """Where the next stream goes on."""
+        """Cursor from which the next stream resumes."""
         self._stale: set[str] | None = None
-        """While all is being told again: names that were not told yet."""
+        """After a reset, until `synced`: names of connectors that the new stream has not sent."""
 
     def changes(self, response: WatchConnectorsResponse) -> list[Change]:
-        """What is new by this response."""
+        """Return the changes in a response."""
         found: list[Change] = []
         if response.reset:
             self._stale = set(self.connectors)
@@ -65,6 +68,6 @@ class Watching:
             self._stale = None
         known = [name for name in gone if self.connectors.pop(name, None) is not None]
         found.extend(Change(name, None) for name in known)
-        # A cursor counts once all before it was told.
+        # A cursor is only valid once the stream has sent all rows before it.
         self.cursor = "" if self._stale is not None else response.cursor or self.cursor
         return found

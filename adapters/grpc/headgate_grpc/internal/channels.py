@@ -1,4 +1,4 @@
-"""Connections to the workers that are called, one for each address."""
+"""Connections to other workers, one for each address."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -8,39 +8,39 @@ from typing import Final
 import grpc.aio
 
 CHANNELS_MAX: Final = 200
-"""Connections that are kept. More are open only while more than so many are in use."""
+"""Number of connections that are kept. More are only open while more are in use."""
 
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One callee, as this worker knows it."""
+    """The connection to one callee."""
 
     channel: grpc.aio.Channel
     boot: bytes = b""
-    """What the callee said of its start; empty: nothing yet."""
+    """The callee's `Verifier.boot`. Empty: not known yet."""
     calls: int = 0
-    """Calls under way."""
+    """Number of calls under way."""
 
 
 class Channels:
-    """Belongs to one loop.
+    """The connections to all callees. They belong to one loop.
 
     Args:
-        made: a channel to an address.
+        made: makes a channel to an address.
     """
 
     def __init__(self, made: Callable[[str], grpc.aio.Channel]) -> None:
         self._made = made
         self._open: dict[str, Connection] = {}
-        """Least recently used first."""
+        """Connections by address, least recently used first."""
 
     @contextlib.asynccontextmanager
     async def use(self, address: str) -> AsyncIterator[Connection]:
-        """The connection to `address`, for one call."""
+        """Yield the connection to `address`, for one call."""
         found = self._open.pop(address, None) or Connection(self._made(address))
         self._open[address] = found
         found.calls += 1
-        # Whoever comes next finds this one: nothing is awaited before.
+        # Nothing is awaited before this point, so that another call finds this connection.
         try:
             for each in self._taken_out():
                 await each.channel.close()
@@ -49,8 +49,8 @@ class Channels:
             found.calls -= 1
 
     def _taken_out(self) -> list[Connection]:
-        """Idle connections over the limit, those first that were not used for longest: workers that
-        are gone."""
+        """Remove and return idle connections over the limit, the least recently used first. They
+        are mostly to workers that are gone."""
         over = len(self._open) - CHANNELS_MAX
         if over <= 0:
             return []

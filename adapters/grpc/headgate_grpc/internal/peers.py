@@ -1,5 +1,5 @@
-"""The caller's end: the `Peers` of a worker that calls by gRPC where the other one can, else by
-HTTP. Calls that come in are taken where HTTP's are.
+"""The caller's side of calls between workers: a `Peers` that calls by gRPC if the other worker
+serves it, and by HTTP otherwise. Incoming calls are taken from the HTTP `Peers`.
 """
 
 import asyncio
@@ -25,29 +25,30 @@ from headgate_grpc.internal.v1.worker_service_pb2 import AskRequest, AskResponse
 
 CONNECT_S: Final = 5.0
 SLACK_S: Final = 5.0
-"""How long after its time a call is waited for: gRPC ends it in time, unless it fails itself."""
+"""How much longer than its time limit a call is waited for. gRPC itself ends it in time, unless
+gRPC fails."""
 CLOSE_S: Final = 5.0
-"""Longest wait of `close` for calls under way, and for the loop."""
+"""How long `close` waits for calls under way, and for the loop."""
 LAST_EVENTS_S: Final = 0.05
-"""gRPC hands over the ends of what was cancelled a moment later: a loop that is closed by then logs
-errors."""
+"""How long to wait before the loop is closed. gRPC delivers the ends of cancelled calls a moment
+later, and logs errors if the loop is closed by then."""
 LATE: Final = "{} did not answer within {} ms; it may still have acted"
 ENDS: Final = "{} was being called when this worker ended; it may still have acted"
 REFUSED: Final = grpc.StatusCode.UNAUTHENTICATED
-"""The code by which surely nothing was done. RESOURCE_EXHAUSTED is none: an answer may be too large
-to be taken, of a call that was done."""
+"""The status code that proves that the call was not executed. RESOURCE_EXHAUSTED does not: the
+answer to an executed call may be too large to receive."""
 
 
 class GrpcPeers:
-    """`call` may be used by several threads.
+    """The peers port over gRPC. Several threads may use `call`.
 
     Args:
-        inner: HTTP's.
-        address: of a worker, by its url, ``host:port`` or ``grpcs://host:port``; empty: it is
-            called by HTTP.
-        session_keys: the current one signs.
-        credentials: for those with TLS. Whoever has some calls the others by HTTP, and whoever has
-            none those with TLS.
+        inner: the peers port over HTTP.
+        address: returns the gRPC address of the worker at a URL, ``host:port`` or
+            ``grpcs://host:port``. Empty: that worker is called by HTTP.
+        session_keys: returns the keys. The current one signs calls.
+        credentials: for calls with TLS. With credentials, workers without TLS are called by HTTP.
+            Without credentials, workers with TLS are.
     """
 
     def __init__(
@@ -62,18 +63,18 @@ class GrpcPeers:
         self._address = address
         self._session_keys = session_keys
         self._channels = Channels(self._channel)
-        """Belongs to the loop, as `_asking` does."""
+        """Connections to workers. They belong to the loop, as `_asking` does."""
         self._asking: set[asyncio.Task[bytes | None]] = set()
         self._lock = threading.Lock()
         self._closed = False
-        """Under the lock: nothing is given to the loop after `close` has begun."""
+        """`close` has begun, so no call may be given to the loop. Guarded by the lock."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="grpc-calls", daemon=True
         )
         self._thread.start()
         self.calls = 0
-        """Calls that went by gRPC."""
+        """Number of calls that were made by gRPC."""
 
     def call(self, url: str, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
         address = self._address(url)
@@ -98,7 +99,7 @@ class GrpcPeers:
         except CancelledError:
             raise TransportError(ENDS.format(url)) from None
         except (grpc.aio.BaseError, RuntimeError) as error:
-            # A channel that was closed meanwhile says so by these.
+            # These are raised if the channel was closed meanwhile.
             text = f"{url} may have been called: {type(error).__name__}: {error}"
             raise TransportError(text) from error
         if answer is None:
@@ -109,7 +110,11 @@ class GrpcPeers:
         return result
 
     def _failed(self, url: str, timeout_ms: int, error: grpc.aio.AioRpcError) -> Result:
-        """Raises TransportError: it may have been done."""
+        """Return the result of a failed call that was surely not executed.
+
+        Raises:
+            TransportError: the call may have been executed.
+        """
         code, details = error.code(), error.details() or ""
         if code is REFUSED:
             return Failure(ErrorKind.NOT_READY, f"{url}: {details}")
@@ -120,7 +125,8 @@ class GrpcPeers:
         ) from error
 
     async def _ask(self, address: str, key: bytes, body: bytes, timeout_ms: int) -> bytes | None:
-        """The answer; None: there was no connection, so that surely nothing was asked."""
+        """Make a call and return its answer. None: there was no connection, so the call was surely
+        not sent."""
         task: Any = asyncio.current_task()
         self._asking.add(task)
         try:
@@ -146,7 +152,7 @@ class GrpcPeers:
                 boot = _boot_told(error)
                 if boot is None or boot == signed_for:
                     raise
-                # It was started since: it has refused the call, and told what to sign.
+                # The callee was restarted. It has refused the call, and returned its new boot.
                 found.boot = boot
             return await self._asked(found, address, key, body, until)
 
@@ -173,7 +179,8 @@ class GrpcPeers:
         self._inner.answer(call_id, result)
 
     def close(self) -> None:
-        """Ends calls that are under way: TransportError in their threads, as of later calls."""
+        """End the calls under way. They raise TransportError in their threads, as later calls
+        do."""
         with self._lock:
             if self._closed:
                 return
@@ -198,7 +205,8 @@ class GrpcPeers:
 
 
 def _boot_told(error: grpc.aio.AioRpcError) -> bytes | None:
-    """What a callee that has refused a call says of its start; None: it was refused otherwise."""
+    """Return the `Verifier.boot` in a callee's refusal. None: the call failed for another
+    reason."""
     if error.code() is not REFUSED:
         return None
     told = dict(error.trailing_metadata() or ()).get(BOOT)

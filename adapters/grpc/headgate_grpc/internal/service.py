@@ -1,4 +1,5 @@
-"""The callee's end: ``headgate.internal.v1.WorkerService``, beside the public services."""
+"""The callee's side of calls between workers: ``headgate.internal.v1.WorkerService``, which is
+served beside the public services."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -26,15 +27,15 @@ NO_KEY: Final = (
 HOPS_MAX: Final = 2
 
 Ask = Callable[[Call, int, int], Awaitable[Result]]
-"""A call, its hops, and its time in ms."""
+"""Executes a call, given its hops and its time limit in ms."""
 
 
 class WorkerService:
-    """Belongs to the server's loop.
+    """The service. It belongs to the server's loop.
 
     Args:
-        ask: brings a call to the herder.
-        session_keys: what calls are verified with.
+        ask: passes a call to the herder.
+        session_keys: returns the keys with which calls are verified.
     """
 
     def __init__(
@@ -47,10 +48,11 @@ class WorkerService:
         self._session_keys = session_keys
         self.verifier = Verifier(wall_ms)
         self.address = ""
-        """Under which other workers call this one: calls for another are refused."""
+        """The address under which other workers call this one. A call that is signed for another
+        address is refused."""
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """Requests come as bytes: these are what is signed."""
+        """Return the handler. It gets requests as bytes, since these are what is signed."""
         return grpc.method_handlers_generic_handler(
             SERVICE, {"Ask": grpc.unary_unary_rpc_method_handler(self._answer)}
         )

@@ -1,7 +1,8 @@
-"""Signatures of calls between workers: over the whole call, for one callee, once.
+"""Signatures of calls between workers. A signature covers the whole call, and is valid for one
+callee and once.
 
-Differs: Connect signs the body alone (KIP-507), so a call that was listened to can be sent again,
-to any worker, as long as the key lives.
+Differs: Connect signs only the body (KIP-507). So an intercepted call can be sent again, to any
+worker, as long as the key is valid.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ NONCE_BYTES: Final = 16
 SKEW_MS: Final = 300_000
 """How far the clocks of two workers may differ."""
 NONCES_MAX: Final = 200_000
-"""Calls that are remembered, of the last `SKEW_MS` and those ahead of them."""
+"""Most nonces that are remembered. Each is kept until `SKEW_MS` after the caller's time."""
 
 MISSING: Final = "The call is not signed: only workers of the group may ask this"
 WRONG: Final = (
@@ -32,22 +33,22 @@ FULL: Final = "Too many calls were made within 5 minutes; ask again later"
 
 
 class UnsignedError(Exception):
-    """The call is not believed. Nothing was done."""
+    """The call is refused, because its signature is missing, wrong or used before."""
 
 
 class RestartedError(UnsignedError):
-    """The call is signed for another run of this worker, or for none."""
+    """The call is signed for an earlier start of this worker, or for none."""
 
 
 def metadata(
     key: bytes, method: str, callee: str, body: bytes, now_ms: int, boot: bytes = b""
 ) -> tuple[tuple[str, str | bytes], ...]:
-    """What signs the call.
+    """Return the metadata that signs a call.
 
     Args:
-        callee: address under which it is called.
+        callee: the address under which the callee is called.
         now_ms: wall time.
-        boot: `Verifier.boot` of the callee, as far as the caller knows it.
+        boot: the callee's `Verifier.boot`, if the caller knows it.
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
     signature = _signature(key, method, callee, now_ms, nonce, boot, body)
@@ -55,15 +56,15 @@ def metadata(
 
 
 class Verifier:
-    """Believes each call of the group once. For one thread."""
+    """Verifies the signatures of calls, and accepts each call once. For one thread."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
         self.boot = secrets.token_bytes(BOOT_BYTES)
-        """Random, of this start. Each call is signed for it: which calls the worker had taken
-        before it was started again is not known any more."""
+        """Random bytes of this start, for which each call is signed. After a restart the worker
+        does not know which calls it had accepted before."""
         self._seen: dict[bytes, int] = {}
-        """Until when a nonce must be remembered, in order of arrival."""
+        """Wall time until which each nonce must be remembered, in order of arrival."""
 
     def verify(
         self,
@@ -73,8 +74,18 @@ class Verifier:
         body: bytes,
         keys: Sequence[bytes],
     ) -> None:
-        """Raises UnsignedError: says why, and by how much clocks differ. RestartedError: the caller
-        may sign the call for `boot`, and make it again."""
+        """Verify the signature of a call.
+
+        Args:
+            given: the call's metadata.
+            keys: the valid session keys.
+
+        Raises:
+            RestartedError: the call is signed for another start. The caller may sign it for `boot`
+                and make it again.
+            UnsignedError: the call is refused. The message says why, for example by how much the
+                clocks differ.
+        """
         time_text, nonce, signature = given.get(TIME), given.get(NONCE), given.get(SIGNATURE)
         boot = given.get(BOOT, b"")
         if not isinstance(time_text, str) or not (
@@ -89,7 +100,7 @@ class Verifier:
         expected = (_signature(key, method, callee, time_ms, nonce, boot, body) for key in keys)
         if not any(hmac.compare_digest(each, signature) for each in expected):
             raise UnsignedError(WRONG)
-        # Only now: what is not signed must not fill the table, and is told nothing of the clock.
+        # After the signature: an unsigned call must not fill the table, nor learn the clock.
         self._check_time(time_ms)
         if boot != self.boot:
             raise RestartedError(RESTARTED)
