@@ -1,4 +1,4 @@
-"""Kafka Connect's REST API over HTTP: what a worker serves, and how it calls another worker."""
+"""Kafka Connect's REST API over HTTP: a worker's server, and its client of other workers."""
 
 from headgate_rest.reach import Reached, try_to_reach
 from headgate_rest.server import ListenError

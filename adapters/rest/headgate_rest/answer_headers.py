@@ -1,4 +1,4 @@
-"""Headers of answers, those of `response.http.headers.config` among them, and whole answers."""
+"""Headers of answers, including those of `response.http.headers.config`, and whole answers."""
 
 import time
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from headgate_rest.http import HttpResponse
 from headgate_rest.settings import HeaderRule
 
 Headers: TypeAlias = list[tuple[bytes, bytes | int]]
-"""A number is a date: milliseconds from when the answer is sent."""
+"""Names and values. A number is a date, in milliseconds after the answer is sent."""
 
 
 def answer_headers(answer: HttpResponse, rules: Sequence[HeaderRule]) -> Headers:
-    """All but those that the server adds to every answer."""
+    """Return the headers of an answer, except those that the server adds to every answer."""
     headers: Headers = [
         (name.encode("latin-1"), text.encode("latin-1")) for name, text in answer.headers.items()
     ]
@@ -28,17 +28,17 @@ def answer_headers(answer: HttpResponse, rules: Sequence[HeaderRule]) -> Headers
 
 
 def dated(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """The headers as they are sent now."""
+    """Return the headers as they are sent now, with numbers as dates."""
     return [(name, value if isinstance(value, bytes) else _date(value)) for name, value in headers]
 
 
 def status_line(status: int) -> str:
-    """The number and its phrase."""
+    """Return a status code and its phrase."""
     return f"{status} {HTTPStatus(status).phrase}"
 
 
 def last_answer(answer: HttpResponse) -> bytes:
-    """All of an answer after which the connection is closed."""
+    """Return all bytes of an answer after which the connection is closed."""
     lines = [
         f"HTTP/1.1 {status_line(answer.status)}",
         *(f"{name}: {text}" for name, text in answer.headers.items()),
@@ -52,7 +52,7 @@ def last_answer(answer: HttpResponse) -> bytes:
 
 
 def _apply(rule: HeaderRule, headers: Headers) -> None:
-    """Source: Jetty's HeaderFilter."""
+    """Apply a rule to headers. Source: Jetty's HeaderFilter."""
     name = rule.name.encode("latin-1")
     if rule.action.startswith("set"):
         headers[:] = [each for each in headers if each[0].lower() != name.lower()]

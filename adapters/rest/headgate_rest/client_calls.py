@@ -1,5 +1,5 @@
-"""A `Call` as the request that asks another worker, Java's or ours, and its answer as a `Result`.
-Pure; the other way round is `headgate_rest.translate`.
+"""Translation of a `Call` into a REST request to another worker, Java or Headgate, and of its
+answer into a `Result`. Pure. `headgate_rest.translate` does the reverse.
 """
 
 import json
@@ -33,24 +33,30 @@ WITHOUT_LEFT: Final = (
     "an older Headgate. Nothing was changed; ask when such workers have left the group"
 )
 NOTHING: Final = object()
-"""No body: null is one."""
+"""Stands for an answer without a JSON body. None would be the body null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request to another worker; `path` is appended to its url."""
+    """One request to another worker. `path` is appended to its URL."""
 
     method: str
     path: str
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     internal: bool = False
-    """To be signed where the group signs."""
+    """Whether the request is signed, if the group signs."""
 
 
 def question(call: m.Call, hops: int) -> Question:
-    """The request that asks `call`; `hops` counts the workers it has been passed between, with this
-    time: 1 or 2."""
+    """Return the request that makes `call`.
+
+    Args:
+        hops: how often the call was forwarded, this time included: 1 or 2.
+
+    Raises:
+        ValueError: the call is a dry run, which Connect would execute.
+    """
     if getattr(call, "dry_run", False):
         raise ValueError(f"{call} would be carried out: Connect has no dry runs")
     asked = _question(call, hops)
@@ -59,7 +65,7 @@ def question(call: m.Call, hops: int) -> Question:
 
 
 def etag_of(call: m.Call) -> int | None:
-    """The etag that a change asks for."""
+    """Return the etag that a change requires. None: it requires none."""
     etag: int | None = getattr(call, "etag", None)
     return etag
 
@@ -83,7 +89,8 @@ def _question(call: m.Call, hops: int) -> Question:
             if instead_of is not None:
                 headers[INSTEAD_OF_HEADER] = str(instead_of)
             body = json_bytes([dict(config) for config in configs])
-            # A Java worker that does not lead would pass it on unsigned: this forbids it.
+            # ``forward=false`` keeps a Java worker that is not the leader from forwarding it
+            # unsigned.
             path = _connector(name, "/tasks?forward=false")
             return Question("POST", path, body, headers, internal=True)
         case m.FenceConnector(name):
@@ -108,12 +115,12 @@ def _question(call: m.Call, hops: int) -> Question:
 
 
 def _forward(call: m.SetTargetState, hops: int) -> str:
-    """Pause and resume are passed on with an etag alone."""
+    """Return the query of pause and resume, which are only forwarded with an etag."""
     return "" if call.etag is None else f"?forward={'true' if hops <= 1 else 'false'}"
 
 
 def _forwarded(call: Any, hops: int) -> Question:
-    """Calls that Connect's workers pass on to each other."""
+    """Return the request of a call that Connect's workers forward to each other."""
     forward = f"?forward={'true' if hops <= 1 else 'false'}"
     match call:
         case m.CreateConnector(name, config, state):
@@ -201,7 +208,11 @@ def _java(flag: bool) -> str:
 
 
 def result_of(call: m.Call, answer: HttpResponse) -> m.Result:
-    """What another worker says to `call`. `answer.headers` has its names in lower case."""
+    """Return the result in another worker's answer to `call`.
+
+    Args:
+        answer: the answer, with the names of its headers in lower case.
+    """
     body = _json(answer.body)
     if not 200 <= answer.status < 300:
         return _failure(call, answer, body)
@@ -225,7 +236,7 @@ def result_of(call: m.Call, answer: HttpResponse) -> m.Result:
 
 
 def _number(answer: HttpResponse, header: str) -> int | None:
-    """Java's workers tell none."""
+    """Return the number in a header. None: it is missing, as from Java workers."""
     given = answer.headers.get(header.lower(), "").strip('"')
     return int(given) if given.isascii() and given.isdecimal() else None
 
@@ -254,14 +265,15 @@ def _failure(call: m.Call, answer: HttpResponse, body: Any) -> m.Failure:
     message = table.get("message")
     if not isinstance(message, str):
         if answer.status == 404:
-            # Jetty has no paths until Connect has started.
+            # Until Connect has started, Jetty answers 404 to all paths.
             return m.Failure(m.ErrorKind.NOT_READY, "the worker has not completed its startup")
         message = f"answered {answer.status}: {answer.body[:80]!r}"
     return m.Failure(_kind(answer, message), message)
 
 
 def _kind(answer: HttpResponse, message: str) -> m.ErrorKind:
-    """NOT_READY where nothing was done and the same call, later or elsewhere, may be answered."""
+    """Return the kind of a failure. It is NOT_READY if nothing was done, and the same call may
+    succeed later or at another worker."""
     named = answer.headers.get(KIND_HEADER.lower())
     if named in set(m.ErrorKind):
         return m.ErrorKind(named)
@@ -271,7 +283,8 @@ def _kind(answer: HttpResponse, message: str) -> m.ErrorKind:
         exists = message.startswith("Connector ") and message.endswith(" already exists")
         return m.ErrorKind.ALREADY_EXISTS if exists else m.ErrorKind.CONFLICT
     if (answer.status, message) in ((403, INVALID), (400, MISSING)):
-        # One of the two has not read the newest session key, or knows of the newest round, yet.
+        # One of the two workers has not read the newest session key yet, or does not know of the
+        # newest round.
         return m.ErrorKind.NOT_READY
     if answer.status == 500:
         timed_out = message.startswith("Request timed out")

@@ -1,7 +1,7 @@
-"""Connections of all listeners together: how many there are, and how long each one may wait.
+"""The connections of all listeners together: limits of their number, and of how long each waits.
 
-uvicorn's own limit (`limit_concurrency`) counts requests: a connection that says nothing passes it,
-and each refusal is a line in the log. So connections are counted where they are accepted.
+uvicorn's own limit (`limit_concurrency`) counts requests. A connection that sends nothing is not
+counted, and each refusal is a line in the log. So connections are counted when they are accepted.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ log.addFilter(SeldomLog())
 
 NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 SLACK: Final = 8
-"""Evicted connections end in the loop's next turn; so many more may be open until then. It bounds
-how many are accepted in one turn, too."""
+"""How many connections more than the limit may be open. Evicted connections end only in the loop's
+next turn. It also limits how many are accepted in one turn."""
 GIVE_BACK_BYTES: Final = 16_777_216
 EMERGENCY_PAUSE_S: Final = 0.01
 ABOUT_LIMIT: Final = (
@@ -39,31 +39,32 @@ ABOUT_DESCRIPTORS: Final = (
 
 
 class Connection:
-    """One that was accepted; it waits for a request, or its request is being answered."""
+    """An accepted connection. It either waits for a request, or its request is being answered."""
 
     __slots__ = ("end", "expire", "held", "served", "since", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.since = 0.0
-        """Monotonic seconds at which the present wait began."""
+        """Monotonic time, in seconds, at which the present wait began."""
         self.served = False
         """A request of it was answered."""
         self.held = 0
-        """Bytes of its body that are in memory."""
+        """Bytes of its request's body that are in memory."""
         self.end: Callable[[], None] = self.hang_up
-        """Ends it at once."""
+        """Ends the connection at once."""
         self.expire: Callable[[], None] = self.hang_up
-        """Ends it because it has waited too long; it may be told."""
+        """Ends the connection because it has waited too long. The client may get an answer."""
 
     def hang_up(self) -> None:
-        """For the loop it is as if the client had gone; so a TLS handshake ends, too."""
+        """Shut the socket down. To the loop it looks as if the client had gone, so that a TLS
+        handshake ends too."""
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
 
 
 class _AcceptedSocket(socket.socket):
-    """Says when it is closed."""
+    """A socket with a callback for when it is closed."""
 
     closed: Callable[[], None] | None = None
 
@@ -75,21 +76,22 @@ class _AcceptedSocket(socket.socket):
 
 
 class Connections:
-    """Belongs to the server's loop."""
+    """All connections of the server. It belongs to the server's loop."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.max = limits.connections_here()
         self.held = 0
-        """Bytes of bodies in memory."""
+        """Bytes of all bodies in memory."""
         self._all: dict[int, Connection] = {}
-        # The one that has waited longest is first. Those that never asked anything go first.
+        # In both, the connection that has waited longest is first. Those that never sent a request
+        # (`_new`) are evicted first.
         self._new: OrderedDict[Connection, None] = OrderedDict()
         self._kept: OrderedDict[Connection, None] = OrderedDict()
         self._spare = _spare()
         self._told = -SELDOM_S
         self._passed_through = 0
-        """Bytes of bodies since memory was last given back."""
+        """Bytes of bodies since memory was last returned to the system."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -102,7 +104,7 @@ class Connections:
     # -- accepting --
 
     def accept(self, listener: "ListeningSocket") -> tuple[socket.socket, Any]:
-        """The next connection, as `socket.accept` has it.
+        """Accept a connection and return it as `socket.accept` does.
 
         Raises:
             BlockingIOError: there is none, or it has to wait for the loop's next turn.
@@ -124,7 +126,8 @@ class Connections:
         return self._counted(sock), address
 
     def _tell_limit(self) -> None:
-        """Once a minute: a record for each connection would cost more than the connection."""
+        """Log that the limit is reached, at most once a minute. A log record for each connection
+        would cost more than the connection."""
         now = time.monotonic()
         if now >= self._told + SELDOM_S:
             self._told = now
@@ -139,8 +142,8 @@ class Connections:
         return counted
 
     def _refuse_one(self, listener: "ListeningSocket", error: OSError) -> None:
-        """With no descriptor left, the spare one serves to accept and close: else the listener
-        would stay readable, and the loop would do nothing but try."""
+        """Accept and close a connection, with the spare descriptor, because no other is left.
+        Otherwise the listener would stay readable, and the loop would do nothing but try."""
         log.warning(ABOUT_DESCRIPTORS, error.strerror)
         self.evict()
         if self._spare is None:
@@ -159,17 +162,17 @@ class Connections:
     # -- waiting --
 
     def of(self, number: int) -> Connection | None:
-        """The connection whose socket has this descriptor."""
+        """Return the connection whose socket has this descriptor. None: it was closed."""
         return self._all.get(number)
 
     def waits(self, connection: Connection) -> None:
-        """For a request, from now on."""
+        """Note that a connection waits for a request from now on."""
         self._forget(connection)
         connection.since = time.monotonic()
         (self._kept if connection.served else self._new)[connection] = None
 
     def works(self, connection: Connection) -> None:
-        """The connection's request is complete and is being answered."""
+        """Note that a connection's request is complete and is being answered."""
         self._forget(connection)
 
     def _forget(self, connection: Connection) -> None:
@@ -177,7 +180,8 @@ class Connections:
         self._kept.pop(connection, None)
 
     def evict(self) -> bool:
-        """Close the one that has waited longest. False: all have requests that are answered."""
+        """Close the connection that has waited longest. Return False if the requests of all are
+        being answered."""
         for order in (self._new, self._kept):
             if order:
                 connection, _ = order.popitem(last=False)
@@ -186,7 +190,8 @@ class Connections:
         return False
 
     async def look(self, more: Callable[[], None] | None = None) -> None:
-        """End those that wait too long, and do `more`, each second; never returns."""
+        """End connections that wait too long, and call `more`, about once a second. It never
+        returns."""
         while True:
             await asyncio.sleep(min(1.0, self.limits.read_timeout_s / 4))
             if more is not None:
@@ -197,17 +202,21 @@ class Connections:
                 await asyncio.to_thread(give_back)
 
     def expire_overdue(self, begun_before: float) -> None:
-        """End connections that have waited since `begun_before`, in monotonic seconds."""
+        """End connections that have waited since `begun_before`, a monotonic time in seconds, or
+        longer."""
         for order in (self._new, self._kept):
             while order and (connection := next(iter(order))).since <= begun_before:
-                self.waits(connection)  # for its end, which its client may delay
+                self.waits(connection)  # its client may delay its end, which is limited too
                 connection.expire()
 
     # -- bodies --
 
     def hold(self, connection: Connection, count: int) -> bool:
-        """`count` more bytes of a body are in memory. False: there is no room for them, though
-        bodies that have been coming for longest were dropped."""
+        """Note `count` more bytes of a body in memory.
+
+        If there is too little room, connections whose bodies have been coming for longest are
+        ended. Return False if there is still too little.
+        """
         while self.held + count > self.limits.held_bytes:
             oldest = self._oldest_body(connection)
             if oldest is None:
@@ -221,7 +230,7 @@ class Connections:
         return True
 
     def release(self, connection: Connection) -> None:
-        """The body of the connection's request is not needed any more."""
+        """Note that the body of a connection's request is no longer needed."""
         self.held -= connection.held
         connection.held = 0
 
@@ -237,7 +246,7 @@ class ListeningSocket(socket.socket):
     """A listening socket whose connections are counted."""
 
     connections: Connections | None = None
-    """None: nobody counts yet."""
+    """Where connections are counted. None: they are not counted yet."""
 
     def accept(self) -> tuple[socket.socket, Any]:
         if self.connections is None:
@@ -249,7 +258,7 @@ class ListeningSocket(socket.socket):
 
 
 def _spare() -> int | None:
-    """A descriptor that does nothing but keep its place."""
+    """Return a descriptor that is only kept to be closed when no other is left."""
     try:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

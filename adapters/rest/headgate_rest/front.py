@@ -1,8 +1,9 @@
-"""The worker's side of the process that accepts its connections, see `headgate_rest.front_process`.
+"""The worker's side of the front process, which accepts the REST server's connections
+(`headgate_rest.front_process`).
 
-Between the two: for each listener a stream of bytes, each with a connection; and one socket over
-which the process says "h" (how is the worker) and "l" (the limit of connections is reached), and is
-told what `/health` answers.
+For each listener there is a socket pair over which the process passes connections, each with one
+byte. Over one more socket the process sends "h" (how is the worker?) and "l" (the limit of
+connections is reached), and gets the answer of `/health`.
 """
 
 import asyncio
@@ -41,30 +42,31 @@ ABOUT_BUSY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Who knows what `/health` answers."""
+    """The source of the answers of `/health`."""
 
     ask: Callable[[], Coroutine[Any, Any, HttpResponse]]
-    """How the worker is now; it raises nothing."""
+    """Returns the current answer. It raises nothing."""
     hung: HttpResponse
-    """The answer when the worker does not even say that."""
+    """The answer if `ask` does not return in time."""
     fresh_s: float = 10.0
-    """How long a worker that was healthy counts as such: as long as its herder may take."""
+    """How long a healthy answer may be used again. The herder may take as long to answer."""
     hung_s: float = 12.0
-    """How long its word is waited for. After 11 s it says itself that its herder is late."""
+    """How long `ask` is waited for. After 11 s it says itself that the herder is late."""
 
 
 class PassedConnections(ListeningSocket):
-    """Takes the place of a listening socket: accepts what the process passes on."""
+    """A socket in place of a listening one, which accepts connections that the process passes."""
 
     def listen(self, backlog: int = 0, /) -> None:
-        """The process listens."""
+        """Do nothing, because the process listens."""
 
     def plain_accept(self) -> tuple[socket.socket, Any]:
-        """
+        """Return the next passed connection and its client's address.
+
         Raises:
             BlockingIOError: there is none.
             ConnectionAbortedError: its client has gone.
-            OSError: there is no descriptor for it, with `errno.EMFILE`.
+            OSError: this process has no descriptor left for it, with `errno.EMFILE`.
         """
         flags = socket.MSG_CMSG_CLOEXEC
         _, descriptors, seen, _ = socket.recv_fds(self, 1, 1, flags)
@@ -81,7 +83,7 @@ class PassedConnections(ListeningSocket):
 
 
 class Front:
-    """The process and what it is spoken with. It is started again when it has ended."""
+    """The front process and the sockets to it. The process is started again when it has ended."""
 
     def __init__(
         self,
@@ -90,9 +92,12 @@ class Front:
         rules: Sequence[HeaderRule],
         health: Health,
     ) -> None:
-        """
+        """Start the process.
+
         Args:
-            listeners: each with whether it speaks plain HTTP, and whether it answers `/health`.
+            listeners: each listening socket, with whether it is plain HTTP, and whether it answers
+                `/health`.
+
         Raises:
             OSError: the process could not be started.
         """
@@ -103,13 +108,13 @@ class Front:
         self._rules = rules
         self._health = health
         self.sockets: list[PassedConnections] = []
-        """One for each of `listeners`."""
+        """Sockets from which passed connections are accepted, one for each of `listeners`."""
         self._channels: list[socket.socket] = []
         for _ in listeners:
             near, far = socket.socketpair()
             self.sockets.append(PassedConnections(fileno=near.detach()))
             self._channels.append(far)
-        # The far ends stay open here, for the next process.
+        # The far ends stay open in this process too, for the next front process.
         self._near, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._closing = False
         self._thread = threading.Thread(target=self._listen, name="rest-health", daemon=True)
@@ -135,7 +140,7 @@ class Front:
             log.warning("it cannot be started (%s); this is tried again each second", error)
 
     def stop(self) -> None:
-        """No connection comes any more."""
+        """End the process. No further connections come."""
         self._closing = True
         self._process.kill()
         self._process.wait()
@@ -144,7 +149,7 @@ class Front:
         self._thread.join(STOP_S)
 
     def close(self) -> None:
-        """Once nobody accepts from `sockets` any more."""
+        """Close all sockets. The server must accept no more from them."""
         for each in (*self.sockets, *self._channels, self._near, self._far):
             each.close()
 
@@ -194,7 +199,7 @@ class Front:
     def _busy(self) -> HttpResponse:
         return error_response(503, ABOUT_BUSY.format(self._connections.max), RETRY_LATER)
 
-    # -- the thread that says how the worker is --
+    # -- the thread that answers `/health` --
 
     def _listen(self) -> None:
         with asyncio.Runner() as runner:

@@ -1,11 +1,13 @@
-"""A small process that accepts the REST server's connections, run by its path and with nothing but
-the standard library: `headgate_rest.front` starts it and says how it is spoken with.
+"""The front process: a small program that accepts the REST server's connections.
 
-It answers `/health` itself, and passes every other connection on to the worker once the head of its
-first request is complete. So a worker whose threads compute, or whose loop reads large bodies, does
-not keep a health check waiting, and clients that say nothing never reach it.
+It is run by its path, with the standard library only. `headgate_rest.front` starts it and describes
+the protocol between the two.
 
-Heads are looked at, not read: the worker finds a connection as its client has left it.
+It answers `/health` itself. It passes every other connection to the worker once the head of its
+first request is complete. So a health check need not wait for a worker whose threads compute or
+whose loop reads large bodies, and clients that send nothing never reach the worker.
+
+Heads are only peeked at: the worker gets a connection with all its input unread.
 """
 
 import contextlib
@@ -21,11 +23,11 @@ from collections import OrderedDict, deque
 from typing import Any, Final
 
 REFRESH_S: Final = 1.0
-"""Age of an answer at which the worker is asked again, while its clients get the old one."""
+"""Age of an answer after which the worker is asked again. Meanwhile clients get the old answer."""
 LINGER_S: Final = 2.0
 """How long a client that was refused has to read the answer."""
 RETRY_S: Final = 0.02
-"""Pause before a worker that is busy is offered connections again."""
+"""Pause before connections are passed again to a worker that was busy."""
 TOLD_S: Final = 60.0
 ACCEPTED_AT_ONCE: Final = 64
 ANSWER_BYTES: Final = 1_048_576
@@ -37,7 +39,7 @@ _HEADER: Final = re.compile(rb"([A-Za-z0-9-]+):([\t\x20-\x7e]*)")
 _FOR_THE_WORKER: Final = frozenset(
     (b"content-length", b"expect", b"origin", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 )
-"""A request with one of these headers is more than a plain question."""
+"""A request with one of these headers is passed to the worker, also for `/health`."""
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = (
     "Jan",
@@ -56,10 +58,11 @@ _MONTHS: Final = (
 
 
 def kind_of(received: bytes, head_bytes: int, headers: int) -> tuple[str, int, bool]:
-    """What a request is of which `received` is the beginning: `PARTIAL`, `HEALTH` or `OTHER`. Of
-    `HEALTH` also the length of its head, and whether the client wants the connection closed.
+    """Return the kind of a request that begins with `received`: `PARTIAL`, `HEALTH` or `OTHER`. For
+    `HEALTH`, also return the length of its head and whether the client wants the connection closed.
 
-    Whatever is in the least unusual is `OTHER`: the worker reads it, and says what is wrong.
+    A request that is unusual in any way is `OTHER`, so that the worker reads it and reports what is
+    wrong.
     """
     if received[0] < 0x21 or len(received) > head_bytes:
         return OTHER, 0, False
@@ -85,7 +88,7 @@ def kind_of(received: bytes, head_bytes: int, headers: int) -> tuple[str, int, b
 
 
 def date(seconds: float) -> str:
-    """A moment in Unix time as HTTP writes it, whatever the locale is."""
+    """Return a Unix time as an HTTP date, independent of the locale."""
     t = time.gmtime(seconds)
     day, month = _DAYS[t.tm_wday], _MONTHS[t.tm_mon - 1]
     clock = f"{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02}"
@@ -93,8 +96,8 @@ def date(seconds: float) -> str:
 
 
 def rendered(answer: dict[str, Any], closes: bool) -> bytes:
-    """An answer of the worker as it is sent. Headers that are numbers are dates, in milliseconds
-    from now."""
+    """Return the bytes of a worker's answer. Headers that are numbers become dates, that many
+    milliseconds from now."""
     now = time.time()
     lines = [f"HTTP/1.1 {answer['status']}", f"date: {date(now)}"]
     for name, value in answer["headers"]:
@@ -106,16 +109,16 @@ def rendered(answer: dict[str, Any], closes: bool) -> bytes:
 
 
 class Listener:
-    """A listening socket, and the socket over which the worker gets its connections."""
+    """A listening socket, and the socket over which its connections are passed to the worker."""
 
     def __init__(self, listener: int, channel: int, plain: bool, health: bool) -> None:
         self.sock = socket.socket(fileno=listener)
         self.channel = socket.socket(fileno=channel)
         self.plain = plain
-        """False: TLS, which only the worker can read."""
+        """Whether it is plain HTTP. Otherwise it is TLS, which only the worker can read."""
         self.health = health
         self.ready: deque[Client] = deque()
-        """Clients with a request that the worker has not taken yet, in order of arrival."""
+        """Clients with a request that are not passed to the worker yet, in order of arrival."""
         self.sock.setblocking(False)
         self.channel.setblocking(False)
 
@@ -127,11 +130,11 @@ class Client:
         self.sock = sock
         self.listener = listener
         self.since = 0.0
-        """Monotonic seconds at which its present state began."""
+        """Monotonic time, in seconds, at which its present state began."""
         self.closes = False
-        """It wants to be closed after the answer."""
+        """The connection is to be closed after the answer."""
         self.waits = True
-        """The next request's head is not complete."""
+        """The head of the next request is not complete yet."""
 
 
 Order = OrderedDict[Client, None]
@@ -157,7 +160,7 @@ class Front:
         self._busy: bytes = told["busy"].encode("latin-1")
         self._hung: dict[str, Any] = told["hung"]
         self._clients: dict[int, Client] = {}
-        # The first is the one that has been there longest.
+        # In each of these, the first client has been there longest.
         self._new: Order = OrderedDict()
         self._kept: Order = OrderedDict()
         self._asking: Order = OrderedDict()
@@ -172,12 +175,12 @@ class Front:
             self._poll.register(listener, select.EPOLLIN)
 
     def run(self) -> None:
-        """Returns when the worker has gone."""
+        """Serve until the worker has gone."""
         while self.turn(self._next_due_s()):
             pass
 
     def turn(self, wait_s: float | None) -> bool:
-        """Do what there is to do, once something happens or after `wait_s`. False: the worker has
+        """Wait for events, at most `wait_s`, and handle them. Return False if the worker has
         gone."""
         for number, _ in self._poll.poll(wait_s, 256):
             if number in self._listeners:
@@ -235,8 +238,11 @@ class Front:
         order[client] = None
 
     def _make_room(self) -> bool:
-        """Close one that has no request. Else the last that has one is told that the worker is
-        busy. False: `/health` is asked on all of them."""
+        """Close a client, to make room for another.
+
+        It is the one that has waited longest without a request. If all have requests, the last one
+        gets the answer that the worker is busy. Return False if all clients wait for `/health`.
+        """
         for order in (self._leaving, self._new, self._kept):
             if order:
                 self._close(next(iter(order)))
@@ -256,7 +262,7 @@ class Front:
             self._say(b"l")
 
     def _forget(self, client: Client) -> socket.socket:
-        """The client's socket, which nobody looks at from now on."""
+        """Remove a client from all lists and return its socket."""
         for order in (self._new, self._kept, self._asking, self._leaving):
             order.pop(client, None)
         del self._clients[client.sock.fileno()]
@@ -277,8 +283,9 @@ class Front:
             self._close(client)
 
     def _expire_one(self, client: Client) -> None:
-        """One with half a head is told so. It is not closed at once: a socket that is closed with
-        input unread loses its answer."""
+        """End a client that has waited too long. If it has sent part of a head it gets an answer
+        first, and is closed later. If a socket is closed with unread input, its client loses the
+        answer."""
         if not self._peeked(client) or not client.listener.plain:
             self._close(client)
         elif self._send(client, self._late):
@@ -292,7 +299,7 @@ class Front:
     # -- requests --
 
     def _peeked(self, client: Client) -> bytes | None:
-        """What has come and was not read. Empty: the client has gone; None: nothing."""
+        """Return the unread input of a client. Empty: the client has gone. None: there is none."""
         try:
             return client.sock.recv(self._head_bytes + 1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -327,7 +334,8 @@ class Front:
                 return
 
     def _health(self, client: Client) -> bool:
-        """Whether the client may ask again already."""
+        """Answer `/health`, or have the client wait for the worker. Return whether it was answered
+        and its connection stays open."""
         age = time.monotonic() - self._answered_at
         if age > REFRESH_S or self._answer is None:
             self._ask()
@@ -337,7 +345,7 @@ class Front:
         return False
 
     def _respond(self, client: Client, answer: dict[str, Any]) -> bool:
-        """Whether the client may ask again."""
+        """Send an answer of the worker. Return whether the connection stays open."""
         self._asking.pop(client, None)
         if not self._send(client, rendered(answer, client.closes)):
             return False
@@ -349,7 +357,7 @@ class Front:
         return True
 
     def _send(self, client: Client, answer: bytes) -> bool:
-        """False: the client does not read, or has gone; it is closed."""
+        """Send bytes. Return False, and close the client, if it does not read or has gone."""
         try:
             if client.sock.send(answer) == len(answer):
                 return True
@@ -363,7 +371,7 @@ class Front:
             client = listener.ready[0]
             try:
                 socket.send_fds(listener.channel, [b"c"], [client.sock.fileno()])
-            except OSError:  # full: the worker has not taken the others yet
+            except OSError:  # the socket is full, as the worker has not taken the others yet
                 return
             listener.ready.popleft()
             self._close(client)
@@ -380,7 +388,7 @@ class Front:
             self._say(b"h")
 
     def _hear(self) -> bool:
-        """False: the worker has gone."""
+        """Receive an answer of the worker. Return False if the worker has gone."""
         try:
             told = self._control.recv(ANSWER_BYTES)
         except BlockingIOError:
@@ -401,7 +409,7 @@ class Front:
 
 def main() -> None:
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)  # it ends with its worker, which may take its time
+        signal.signal(each, signal.SIG_IGN)  # it ends only when its worker does
     Front(json.loads(sys.stdin.readline())).run()
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""One thread for JSON that is large: on the loop it would keep every other request waiting."""
+"""A thread for large JSON, which on the event loop would delay every other request."""
 
 import asyncio
 import sys
@@ -15,26 +15,27 @@ T = TypeVar("T")
 LIGHT_BYTES: Final = 65_536
 """JSON up to this length is read and written on the loop, in a few milliseconds."""
 ITEM_BYTES: Final = 4
-"""Least length of a number, a text or a table in JSON, with what separates it from the next."""
+"""Least length of a number, string or object in JSON, with the separator after it."""
 REST_FACTOR: Final = 3
 SWITCH_S: Final = 0.000_2
-"""How long a thread keeps the interpreter while others want it, instead of Python's 5 ms. The loop
-gives it up at each call of a socket, and would wait 5 ms after each: half a second for a turn with
-a hundred connections."""
+"""How long a thread keeps the interpreter lock while others want it, instead of Python's 5 ms. The
+loop releases the lock at each socket call, and would wait 5 ms after each. For a turn with a
+hundred connections that is half a second."""
 
 
 def take_short_turns() -> None:
-    """Have all threads of the process give the interpreter up after `SWITCH_S`, from now on.
+    """Have all threads of the process release the interpreter lock after `SWITCH_S`, from now on.
 
-    Not for a time: Python rounds the interval down, so putting it back takes a microsecond off.
+    The old interval is never restored: Python rounds it down, so each time it would lose a
+    microsecond.
     """
     if sys.getswitchinterval() > SWITCH_S:
         sys.setswitchinterval(SWITCH_S)
 
 
 def least_size(value: object, enough: int) -> int:
-    """About how many bytes of JSON `value`, plain data or a result, will be, at least. It counts no
-    further than to `enough`, so that it costs little whatever `value` is."""
+    """Return a lower estimate of the bytes of JSON for `value`, which is plain data or a result. It
+    stops counting at `enough`, so it is cheap for any `value`."""
     size, left = 0, [value]
     while left and size <= enough:
         item = left.pop()
@@ -52,11 +53,11 @@ def least_size(value: object, enough: int) -> int:
 
 
 class HeavyThread:
-    """Does one work at a time, and rests after each `REST_FACTOR` times as long as that took.
+    """A thread that runs one piece of work at a time, and then rests `REST_FACTOR` times as long.
 
-    Python's JSON does not let other threads run while it reads or writes one text. In the rests
-    the loop does what has gathered. From the thread's making all threads of the process take short
-    turns: a few that compute, such as validations, would keep the loop waiting for seconds.
+    Python's JSON lets no other threads run while it reads or writes one text. In the rests the loop
+    handles what has accumulated. Once this is made, all threads of the process take short turns.
+    Otherwise a few that compute, such as validations, would delay the loop for seconds.
     """
 
     def __init__(self) -> None:
@@ -65,7 +66,7 @@ class HeavyThread:
         self._rest_until = 0.0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns or raises."""
+        """Run `work` on the thread. Return or raise what it does."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._do, work)
 
     def close(self) -> None:

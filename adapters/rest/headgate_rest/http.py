@@ -1,7 +1,7 @@
-"""Requests and answers of HTTP as plain data, and JSON bodies read as Connect reads them.
+"""HTTP requests and answers as plain data, and a reader of JSON bodies that follows Connect.
 
-Differs: where Connect answers 500 to a body that it cannot use, the answer here is 400 and says
-what was expected.
+Differs: if a body cannot be used, Connect answers 500. Here the answer is 400 and says what was
+expected.
 """
 
 import json
@@ -22,13 +22,13 @@ _NO_WEIGHT: Final = re.compile(r"q\s*=\s*0(\.0*)?")
 class HttpRequest:
     method: str
     path: str
-    """As it was sent: percent-encoded."""
+    """The path as it was sent, percent-encoded."""
     query: str = ""
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
-    """Names in lower case."""
+    """Headers by name in lower case."""
     client: str = ""
-    """Address of the socket that it came by: a proxy's where there is one."""
+    """Address of the client's socket. Behind a proxy it is the proxy's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class HttpResponse:
 
 
 def takes_gzip(request: HttpRequest) -> bool:
-    """Whether its Accept-Encoding allows an answer in gzip (RFC 9110, 12.5.3)."""
+    """Return whether the request's Accept-Encoding allows gzip (RFC 9110, 12.5.3)."""
     weights: dict[str, bool] = {}
     for each in request.headers.get("accept-encoding", "").lower().split(","):
         name, *parameters = (part.strip() for part in each.split(";"))
@@ -49,7 +49,7 @@ def takes_gzip(request: HttpRequest) -> bool:
 
 
 class Refusal(Exception):
-    """The request is answered without asking the worker."""
+    """A request is answered with an error, without calling the worker."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] = NO_HEADERS) -> None:
         super().__init__(message)
@@ -62,17 +62,19 @@ class Refusal(Exception):
 
 
 PIECE: Final = 100
-"""Members of a list that are written at once. Python lets no other thread run meanwhile: all of a
-report on thousands of keys take a second where the machine is busy."""
+"""Number of list members that are written at once. Python lets no other thread run meanwhile, and a
+report on thousands of keys takes a second on a busy machine."""
 
 
 def json_bytes(value: object) -> bytes:
-    """Without whitespace, as in Connect. Halves of surrogate pairs become "?", as in Java."""
+    """Return `value` as JSON without whitespace, as in Connect. A lone surrogate becomes "?", as in
+    Java."""
     return "".join(_pieces(value)).encode(errors="replace")
 
 
 def _pieces(value: object) -> Iterator[str]:
-    """The text of `value`; that of a long list, which may be a member of it, in several parts."""
+    """Yield the JSON text of `value`. A long list, which may also be a member of `value`, comes in
+    several parts."""
     if isinstance(value, list) and len(items := cast(list[object], value)) > PIECE:
         for begin in range(0, len(items), PIECE):
             yield "[" if begin == 0 else ","
@@ -104,7 +106,7 @@ def json_response(
 def error_response(
     status: int, message: str, headers: Mapping[str, str] = NO_HEADERS
 ) -> HttpResponse:
-    """Connect's ErrorMessage."""
+    """Return an error answer, with Connect's ErrorMessage as its body."""
     return json_response(status, {"error_code": status, "message": message}, headers)
 
 
@@ -112,11 +114,11 @@ def error_response(
 
 
 def path_segments(path: str) -> tuple[str, ...]:
-    """The decoded parts of an encoded path; a slash inside of one is written ``%2F``. A slash at
-    the end does not count.
+    """Return the decoded segments of an encoded path. A slash within a segment is written ``%2F``.
+    A slash at the end is ignored.
 
     Raises:
-        Refusal: what is decoded is not UTF-8.
+        Refusal: the decoded path is not UTF-8.
     """
     try:
         parts = [unquote(part, errors="strict") for part in path.split("/")[1:]]
@@ -136,7 +138,8 @@ def query_values(query: str, name: str) -> tuple[str, ...]:
 
 
 def query_flag(query: str, name: str) -> bool | None:
-    """Java's Boolean: whatever is not "true" is False; None when not given."""
+    """Return a flag of the query. As with Java's Boolean, any value but "true" is False. None: the
+    flag is not given."""
     values = query_values(query, name)
     return values[0].lower() == "true" if values else None
 
@@ -145,11 +148,11 @@ def query_flag(query: str, name: str) -> bool | None:
 
 
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-"""An escape that may be half of a pair."""
+"""An escape that may be half of a surrogate pair."""
 
 
 class Number(str):
-    """A number of a config, as it was written: Connect takes it as text."""
+    """A number in a config, as it was written. Connect takes it as text."""
 
     __slots__ = ()
 
@@ -166,18 +169,30 @@ def _float(text: str) -> float:
 
 
 def read_json(body: bytes, expected: str) -> Any:
-    """The body as plain data. `expected` says in an error what it should have been."""
+    """Return the body as plain data.
+
+    Args:
+        expected: what the body should have been, for error messages.
+
+    Raises:
+        Refusal: 400, the body is not JSON, or is null or empty.
+    """
     return _read(body, expected, None, _float)
 
 
 def read_text_map(body: bytes, expected: str) -> dict[str, str | None]:
-    """An object of texts; numbers and booleans become texts as they were written, as in Connect."""
+    """Return a body that is an object of texts. As in Connect, numbers and booleans become texts as
+    they were written.
+
+    Raises:
+        Refusal: 400, the body is no such object.
+    """
     raw = _read(body, expected, Number, Number)
     return text_map(raw, "the body", expected)
 
 
 def read_texts(body: bytes, expected: str) -> Any:
-    """Plain data in which numbers are `Number`, for `text_map`."""
+    """Return the body as plain data, with numbers as `Number`, for `text_map`."""
     return _read(body, expected, Number, Number)
 
 
@@ -194,7 +209,7 @@ def _read(
         value = load(body, parse_int=parse_int, parse_float=parse_float, parse_constant=_constant)
         if _SURROGATE.search(body):
             json_text = json.dumps(value, ensure_ascii=False)
-            json_text.encode()  # halves of surrogate pairs could not be stored
+            json_text.encode()  # raises for lone surrogates, which cannot be stored
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, ValueError) else "too deeply nested"
         raise Refusal(400, f"The body is not JSON: {reason}; expected {expected}") from None
@@ -221,7 +236,11 @@ def text_or_null(raw: Any, where: str) -> str | None:
 
 
 def check_fields(raw: Any, known: tuple[str, ...], where: str, expected: str) -> dict[str, Any]:
-    """`raw`, which must be an object with no other fields than `known`."""
+    """Return `raw`, after checking that it is an object with no other fields than `known`.
+
+    Raises:
+        Refusal: 400, it is not.
+    """
     if not isinstance(raw, dict):
         raise Refusal(400, f"{where} is {kind_of(raw)}; expected {expected}")
     found = cast(dict[str, Any], raw)

@@ -1,7 +1,7 @@
-"""HTTP/1.1 on one connection, bounded: uvicorn's protocol, with limits of time and of CPU.
+"""HTTP/1.1 on one connection: uvicorn's protocol, with limits of time and CPU.
 
-What uvicorn lacks: a time-out for requests that do not end, 431 and 408, turns for bodies that cost
-much to read, an end to clients that do not read their answers.
+It adds what uvicorn lacks: a timeout for requests that do not end, the statuses 431 and 408, turns
+for bodies that are expensive to read, and an end to clients that do not read their answers.
 """
 
 import asyncio
@@ -26,21 +26,23 @@ log = logging.getLogger(__name__)
 log.addFilter(SeldomLog())
 
 PIECE: Final = 4_096
-"""Bytes that are read at once; in chunks of one byte they cost some milliseconds."""
+"""Bytes that are read at once. In chunks of one byte they take some milliseconds."""
 LARGE_PIECE: Final = 65_536
-"""The same of a body that is not in chunks, which costs little."""
+"""Bytes that are read at once of a body that is not chunked, which is cheap to read."""
 TURN_S: Final = 0.005
 """How long the loop reads bodies before it does something else."""
 FRAMING_MAX: Final = 3
-"""How many times as long as a chunked body all that was sent for it may be, if that is more than
-`FRAMING_FREE`: chunks of a byte cost more to read than to send."""
+"""Limit of the ratio of bytes sent for a chunked body to bytes of the body, beyond `FRAMING_FREE`
+bytes. Chunks of one byte cost more to read than to send."""
 FRAMING_FREE: Final = 8_192
+"""Bytes that may be sent for a chunked body without regard to `FRAMING_MAX`."""
 LINGER_S: Final = 2.0
 """How long a client that was refused may go on sending, so that it reads the answer."""
 
 
 class Turns:
-    """Protocols that have input, served in turn, some milliseconds in each turn of the loop."""
+    """The protocols with unread input. They are served in turn, for `TURN_S` in each turn of the
+    loop."""
 
     def __init__(self) -> None:
         self._waiting: deque[BoundedProtocol] = deque()
@@ -65,7 +67,7 @@ class Turns:
 
 
 class _Flow(FlowControl):
-    """Reading goes on when uvicorn wants it to and all input was used."""
+    """uvicorn's flow control, which resumes reading only after all earlier input was used."""
 
     def __init__(self, transport: asyncio.Transport, protocol: "BoundedProtocol") -> None:
         super().__init__(transport)
@@ -78,8 +80,8 @@ class _Flow(FlowControl):
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection. `Connections` hears when it waits for a request, and ends it if that takes
-    too long."""
+    """One connection. It tells `Connections` when it waits for a request, which ends it if that
+    takes too long."""
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class BoundedProtocol(H11Protocol):
         self._input = bytearray()
         self._queued = False
         self._refused = False
-        """What comes is thrown away, and the connection ends soon."""
+        """A refusal was sent. Further input is dropped, and the connection ends soon."""
         self._sent_for_body = 0
         self._working = False
         self._unsent = 0
@@ -108,7 +110,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_made(transport)
         self.flow = _Flow(transport, self)
         self._entry = self._connections.of(transport.get_extra_info("socket").fileno())
-        if self._entry is None:  # it was hung up before its protocol began
+        if self._entry is None:  # the connection was closed before its protocol began
             transport.abort()
             return
         self._entry.end, self._entry.expire = transport.abort, self.expire
@@ -117,7 +119,8 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._input.clear()
         super().connection_lost(exc)
-        # They refer to this protocol, and would keep the body until the next collection of cycles.
+        # These refer back to this protocol, so the body would stay until the next garbage
+        # collection.
         self.cycle = self.scope = None  # type: ignore[assignment]
         if self._entry is not None:
             self._entry.end = self._entry.expire = self._entry.hang_up
@@ -132,11 +135,11 @@ class BoundedProtocol(H11Protocol):
             self.transport.pause_reading()
         elif self.conn.their_state is h11.SEND_BODY:
             self._queue()
-        else:  # short requests do not wait for long bodies
+        else:  # at once, so that short requests do not wait for long bodies
             self.take_piece()
 
     def read_on(self) -> None:
-        """Nothing keeps this connection from being read."""
+        """Go on reading, after the application has allowed it."""
         if self._input:
             self._queue()
         else:
@@ -185,7 +188,7 @@ class BoundedProtocol(H11Protocol):
             self._entry.served = True
             self._connections.waits(self._entry)
         self._unsent = self.transport.get_write_buffer_size()
-        if self.conn.their_state is h11.SEND_BODY:  # it was refused before its end
+        if self.conn.their_state is h11.SEND_BODY:  # the request was answered before its end
             self._linger()
         super().on_response_complete()
 
@@ -199,7 +202,8 @@ class BoundedProtocol(H11Protocol):
     # -- refusals --
 
     def send_400_response(self, msg: str) -> None:
-        """uvicorn calls this while it handles h11's error, whose hint may be another status."""
+        """Refuse a request that h11 cannot read. uvicorn calls this while it handles h11's error,
+        whose hint may be another status than 400."""
         error = sys.exception()
         status = 400
         if isinstance(error, h11.RemoteProtocolError):
@@ -213,11 +217,11 @@ class BoundedProtocol(H11Protocol):
         self.refuse(status, msg)
 
     def refuse(self, status: int, message: str) -> None:
-        """Answer without asking the application, and close."""
+        """Answer without calling the application, and close the connection."""
         if self._refused:
             return
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.close()  # an answer has begun: there is no other way to tell
+            self.transport.close()  # an answer has begun, so no other can be sent
             return
         answer = error_response(status, message)
         headers = [
@@ -234,7 +238,8 @@ class BoundedProtocol(H11Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Close, but not at once: a socket that is closed with input unread loses its answer."""
+        """Close the connection after `LINGER_S`. If a socket is closed with unread input, its
+        client loses the answer."""
         self._refused = True
         self._input.clear()
         if self.transport.can_write_eof():
@@ -244,7 +249,8 @@ class BoundedProtocol(H11Protocol):
         self.loop.call_later(LINGER_S, self.transport.abort)
 
     def expire(self) -> None:
-        """It has waited as long as it may: for a request, or for its client to read."""
+        """End the connection, which has waited too long for a request, or for its client to read.
+        A client that has read some of its answer meanwhile gets more time."""
         unsent = self.transport.get_write_buffer_size()
         if unsent:
             if unsent >= self._unsent or self.transport.is_closing():

@@ -1,6 +1,6 @@
-"""Limits of the REST server: what one request may cost, and what all of them may hold at once.
+"""Limits of the REST server, for one request and for all requests together.
 
-Connect has no settings for them; its server, Jetty, has 8 KiB of headers and 30 s of silence.
+Connect has no settings for them. Its server, Jetty, allows 8 KiB of headers and 30 s of silence.
 """
 
 import logging
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 SHARE_OF_DESCRIPTORS: Final = 4
-"""At most one descriptor in four is a connection's: the tasks' clients need the others."""
+"""At most one of this many descriptors is used for connections. The tasks' clients need the
+others."""
 SELDOM_S: Final = 60.0
 
 
@@ -20,27 +21,29 @@ class Limits:
     """The worker's settings that begin with ``headgate.rest.``."""
 
     header_bytes: int = 16_384
-    """Bytes of the request line and all headers of one request."""
+    """Most bytes of the request line and all headers of one request."""
     headers: int = 100
-    """Headers of one request."""
+    """Most headers of one request."""
     body_bytes: int = 1_048_576
-    """Bytes of one body. A broker takes records of 1 MiB if it is not told otherwise."""
+    """Most bytes of one body. By default, a broker accepts records of 1 MiB."""
     body_values: int = 50_000
-    """Values, lists and objects of one body: each costs fifty times its bytes in memory."""
+    """Most values, lists and objects of one body. Each takes fifty times its bytes in memory."""
     task_configs_bytes: int = 33_554_432
-    """Bytes of one connector's task configs. A worker sends them to the leader, and signs them."""
+    """Most bytes of one connector's task configs, which a worker signs and sends to the leader."""
     held_bytes: int = 67_108_864
-    """Bytes of all bodies that are read or whose request is not answered yet."""
+    """Most bytes of all bodies that are being read or whose request is not answered yet."""
     read_timeout_ms: int = 30_000
     """Longest time from a connection's start, or its last answer, to the end of a request."""
     connections: int = 1_000
+    """Most connections."""
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "Limits":
-        """From the worker's properties.
+        """Return the limits in the worker's properties.
 
         Raises:
-            ValueError: says which key, what was seen and what was expected.
+            ValueError: a value is wrong. The message says which key, what was seen and what was
+                expected.
         """
         return cls(**{field: _positive(texts, key) for field, key in KEYS.items() if key in texts})
 
@@ -50,14 +53,14 @@ class Limits:
 
     @property
     def late_text(self) -> str:
-        """What a client is told whose request was not complete in time."""
+        """The message for a client whose request was not complete in time."""
         return (
             f"The request was not complete within {self.read_timeout_ms} ms "
             "(headgate.rest.read.timeout.ms)"
         )
 
     def connections_here(self) -> int:
-        """The limit in this process, which may have few descriptors."""
+        """Return the limit of connections in this process, which may have few descriptors."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft == resource.RLIM_INFINITY:
             return self.connections
@@ -84,9 +87,11 @@ def _positive(texts: Mapping[str, str], key: str) -> int:
 
 
 class SeldomLog(logging.Filter):
-    """Lets each kind of message pass once in `SELDOM_S`: clients cannot fill the log.
+    """A filter that passes each kind of message once in `SELDOM_S`, so that clients cannot fill the
+    log.
 
-    A kind is the text before its arguments are put in. What passes says how many did not.
+    A kind is the text before its arguments are put in. A message that passes says how many of its
+    kind did not.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""Calls that came in by HTTP and have no answer yet, between the server's thread and the worker."""
+"""Calls that came by HTTP and are not answered yet. The server's thread and the worker's share
+them."""
 
 import asyncio
 import itertools
@@ -29,7 +30,7 @@ class _Open:
 
 
 class OpenCalls:
-    """`ask` belongs to the server's loop; `take` and `answer` to any thread."""
+    """The open calls. `ask` is for the server's loop, and `take` and `answer` for any thread."""
 
     def __init__(self, arrived: Callable[[], None]) -> None:
         self._arrived = arrived
@@ -47,13 +48,18 @@ class OpenCalls:
         gone: asyncio.Future[None],
         origin: str = "",
     ) -> Result:
-        """The answer to `call`, `grace_ms` after its deadline at the latest. `origin`: as in
-        `IncomingCall`.
+        """Wait for the worker's answer to `call` and return it.
+
+        Args:
+            timeout_ms: time until the call's deadline.
+            grace_ms: how long after the deadline the answer may come.
+            gone: is done when the client has gone.
+            origin: as in `IncomingCall`.
 
         Raises:
-            TimeoutError: none came in time; `args[0]` tells whether the call was taken.
-            ConnectionAbortedError: `gone` was done first: nobody waits any more.
-            TooManyError: nothing was asked.
+            TimeoutError: no answer came in time. `args[0]` tells whether the worker took the call.
+            ConnectionAbortedError: `gone` was done first.
+            TooManyError: `OPEN_MAX` calls are open, and this one was not added.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
@@ -92,7 +98,8 @@ class OpenCalls:
             return self._calls.pop(call_id, None)
 
     def take(self) -> Sequence[IncomingCall]:
-        """Calls that nobody has taken and somebody waits for, in order of arrival."""
+        """Return the calls that were not taken yet and whose clients still wait, in order of
+        arrival."""
         if not self._waiting:
             return ()
         now = time.monotonic()
@@ -101,7 +108,7 @@ class OpenCalls:
             for call_id in self._waiting:
                 found = self._calls.get(call_id)
                 if found is None:
-                    continue  # its caller has given up
+                    continue  # the client has given up
                 left_ms = int((found.deadline - now) * 1000)
                 if left_ms > 0:
                     found.taken = True
@@ -117,7 +124,7 @@ class OpenCalls:
             found.answered(result)
 
     def answer_all(self, result: Result) -> None:
-        """At the end of the service: nobody else will."""
+        """Answer all open calls, at the end of the service."""
         with self._lock:
             left, self._calls = list(self._calls.values()), {}
         for call in left:

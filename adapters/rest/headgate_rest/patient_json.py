@@ -1,8 +1,8 @@
-"""JSON of many small values, read so that other threads run meanwhile.
+"""A reader for JSON with many small values, which lets other threads run meanwhile.
 
-The C reader of Python does not let go of the interpreter before its end: half a second for a text
-of 1 MiB that is all brackets. The one in Python is slower, and is interrupted every few
-milliseconds. Both are the standard library's, and read the same.
+The standard library's reader in C holds the interpreter lock until its end, half a second for a
+text of 1 MiB that is all brackets. The standard library's reader in Python is slower, but other
+threads run every few milliseconds. Both accept the same texts.
 """
 
 import json
@@ -11,9 +11,10 @@ import re
 from typing import Any, Final, cast
 
 _TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-"""A JSON text, or all that follows a quote that has no other: so it is looked at once."""
+"""A JSON string, or the rest of the text after a quote without its end. So each byte is matched
+once."""
 MANY: Final = 10_000
-"""So many lists, objects and keys take the C reader a few milliseconds."""
+"""Number of lists, objects and keys for which the C reader takes a few milliseconds."""
 
 
 class _PatientDecoder(json.JSONDecoder):
@@ -29,13 +30,14 @@ def has_many_values(body: bytes) -> bool:
 
 
 def marks_in(body: bytes) -> int:
-    """Commas and opening brackets, in texts too: what `values_in` is at most."""
+    """Return the number of commas and opening brackets, including those in strings. It is an upper
+    bound of `values_in`."""
     return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
 def values_in(body: bytes) -> int:
-    """About how many values, lists and objects JSON has, before it is read: commas and opening
-    brackets outside of texts. It takes some milliseconds for a MiB."""
+    """Return about how many values, lists and objects JSON has, without reading it: the number of
+    commas and opening brackets outside of strings. It takes some milliseconds for a MiB."""
     return marks_in(_TEXT.sub(b"", body))
 
 

@@ -1,4 +1,4 @@
-"""Calls to other workers over HTTP: Connect's REST API, signed where it has to be."""
+"""Calls to other workers over HTTP, by Connect's REST API. Internal requests are signed."""
 
 import logging
 import threading
@@ -21,11 +21,13 @@ from headgate_rest.signature import NO_KEY, signature_headers
 log = logging.getLogger(__name__)
 
 TIMEOUT_HEADER: Final = "Headgate-Timeout-Ms"
-"""How long the caller waits. Java waits 90 s whatever it says."""
+"""Header with the time for which the caller waits. A Java worker ignores it and takes up to 90 s.
+"""
 CONNECT_S_MAX: Final = 5.0
 CONNECTIONS_MAX: Final = 100
 IDLE_S: Final = 20.0
-"""Shorter than servers keep idle connections, so that a request meets no connection that closes."""
+"""How long idle connections are kept. Servers keep them longer, so no request is sent on a
+connection that is closing."""
 
 ABOUT_UNREACHABLE: Final = (
     "%s: what only that worker can do is not done. Check its rest.advertised.host.name, "
@@ -41,7 +43,7 @@ NOT_SENT: Final = (
 
 
 class PeerClient:
-    """A pool of connections for any number of threads."""
+    """The client of other workers, with a pool of connections. For any number of threads."""
 
     def __init__(
         self,
@@ -54,7 +56,8 @@ class PeerClient:
         self._sessioned = sessioned
         self._lock = threading.Lock()
         self._told: dict[str, float] = {}
-        """Addresses that the log says could not be reached, and until when it says no more."""
+        """Monotonic time, by address, until which the log does not repeat that it could not be
+        reached."""
         tls = settings.tls
         self._pool = httpcore.ConnectionPool(
             client_context(tls) if tls.certificate or tls.trusted else None,
@@ -64,13 +67,15 @@ class PeerClient:
         )
 
     def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
-        """Ask the worker at `url`.
+        """Send a call to the worker at `url` and return its result.
 
-        A worker that could not be reached was asked nothing: the result is UNREACHABLE. One that
-        would not believe the signature is NOT_READY. Asking again, it or another, does no harm.
+        The result is UNREACHABLE if the call was not sent, and NOT_READY if the worker refused its
+        signature. In both cases the call had no effect, and may be made again, to the same worker
+        or another one.
 
         Raises:
-            TransportError: no answer came in time, or none will. The worker may still have acted.
+            TransportError: no answer came in time, or none will come. The worker may still have
+                acted.
         """
         asked = question(call, hops)
         headers = {**asked.headers, TIMEOUT_HEADER: str(timeout_ms)}
@@ -102,7 +107,7 @@ class PeerClient:
             ) from error
 
     def _unreachable(self, url: str, text: str) -> Failure:
-        """Says it in the log too, once a minute for each address."""
+        """Return UNREACHABLE, and log it, at most once a minute for each address."""
         now = time.monotonic()
         with self._lock:
             if now < self._told.get(url, now):

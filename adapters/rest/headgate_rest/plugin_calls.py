@@ -1,4 +1,4 @@
-"""What plugins are asked, with a limit of time: it is users' code, which may hang."""
+"""Calls of plugins with a time limit, since plugins are users' code, which may hang."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,27 +16,27 @@ class LateError(Exception):
     def __init__(self, begun: bool) -> None:
         super().__init__(begun)
         self.begun = begun
-        """Else no thread was free for it."""
+        """Whether the call has begun. False: no thread was free for it."""
 
 
 class PluginCalls:
-    """Belongs to the server's loop."""
+    """Calls of plugins, for the server's loop."""
 
     def __init__(self, plugins: Plugins) -> None:
         self._plugins = plugins
 
     async def run(self, plugin: str, call: Callable[[], T], timeout_ms: int) -> T:
-        """What `call` returns or raises; it asks `plugin`.
+        """Run `call`, which calls `plugin`, on a thread. Return or raise what it does.
 
         Raises:
-            LateError: a call that has begun is left to itself.
+            LateError: it did not end in time. If it has begun, its thread is left alone.
             PluginsHangError: as `Plugins.submit`.
         """
         outcome: Future[T] = Future()
 
         def work() -> None:
             if not outcome.set_running_or_notify_cancel():
-                return  # nobody waits for it any more
+                return  # it was late and its waiter has gone
             try:
                 outcome.set_result(call())
             except Exception as error:
@@ -49,7 +49,8 @@ class PluginCalls:
         try:
             done, _ = await asyncio.wait({asked}, timeout=timeout_ms / 1000)
         finally:
-            # Here and now: `asked` would cancel it in the loop's next turn, after a thread took it.
+            # Cancelled directly: `asked` would cancel it only in the loop's next turn, and a thread
+            # may begin it before that.
             begun = not outcome.cancel()
             asked.cancel()
         if not done:

@@ -1,4 +1,4 @@
-"""Whether workers can be reached under the addresses that they advertise."""
+"""A check whether workers can be reached under the URLs that they advertise."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -18,19 +18,20 @@ AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What came of a request to a worker."""
+    """The result of a request to a worker."""
 
     reason: str | None = None
-    """Why none answers there; None: one does, whatever it says."""
+    """Why no answer came. None: one came, whatever its status."""
     ahead_s: float | None = None
-    """How far its clock is ahead of this one, to a second; None: it does not tell the time."""
+    """How far the worker's clock is ahead of this one, to a second. None: the answer has no
+    date."""
 
 
 def try_to_reach(settings: RestSettings, urls: Iterable[str]) -> Mapping[str, Reached]:
-    """Each of `urls` with what came of a request to it.
+    """Send a request to each of `urls`. Return the results by URL.
 
     Args:
-        settings: of a worker; by them it makes its own calls to others (TLS).
+        settings: a worker's settings, whose TLS is used, as for its own calls to others.
     """
     tls = settings.tls
     context = client_context(tls) if tls.certificate or tls.trusted else None

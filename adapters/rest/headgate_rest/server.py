@@ -1,4 +1,5 @@
-"""HTTP listeners on a thread of their own, between sockets and `HttpRequest`, `HttpResponse`."""
+"""The HTTP server, on a thread of its own. It translates between sockets and `HttpRequest`,
+`HttpResponse`."""
 
 import asyncio
 import logging
@@ -34,37 +35,38 @@ BACKLOG: Final = 1_024
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 
 Handler: TypeAlias = Callable[[HttpRequest, str, asyncio.Future[None]], Awaitable[HttpResponse]]
-"""Request, what the client knows this server by (``http://host:port``; "" where that is none of
-its own names), and what is done once the client has gone."""
+"""Answers a request. The second argument is the client's base URL (``http://host:port``), or "" if
+its host is none of this server's names. The third is done once the client has gone."""
 BodyLimit: TypeAlias = Callable[[str, str], int]
-"""Bytes that the body of a request with this method and path may have."""
+"""Returns the most bytes of the body of a request with this method and path."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerGroup:
-    """Some listeners and what is behind them."""
+    """Listeners that share a handler and TLS settings."""
 
     listeners: tuple[Listener, ...]
     handler: Handler
     tls: TlsSettings
     key: str = "listeners"
-    """The worker's property that names them."""
+    """The worker's property that names the listeners."""
     body_limit: BodyLimit | None = None
-    """None: `Limits.body_bytes` for every request."""
+    """Limit of bodies. None: `Limits.body_bytes` for every request."""
     answers_health: bool = True
 
 
 class ListenError(OSError):
-    """An address is taken or not here, or a listener's certificate is no use."""
+    """A listener cannot be opened: its address is in use or not this machine's, or its certificate
+    cannot be used."""
 
     def __init__(self, key: str, error: OSError) -> None:
         super().__init__(error.errno, error.strerror)
         self.key = key
-        """The worker's property, see `ListenerGroup`."""
+        """The worker's property that names the listener."""
 
 
 class HttpServer:
-    """Listens from its construction on; answers from `start` on."""
+    """The server. It listens from its construction on, and answers from `start` on."""
 
     def __init__(
         self,
@@ -72,11 +74,14 @@ class HttpServer:
         listener_groups: Sequence[ListenerGroup],
         health: Health | None = None,
     ) -> None:
-        """
+        """Open the listeners.
+
         Args:
-            health: None: a process of its own, see `headgate_rest.front`, is not needed.
+            health: answers `/health` in the front process (`headgate_rest.front`). None: there is
+                no such process.
+
         Raises:
-            ListenError: one of the listeners cannot be opened; then none of them is.
+            ListenError: a listener cannot be opened. Then none of them is open.
         """
         self._settings = settings
         self._health = health
@@ -102,14 +107,18 @@ class HttpServer:
 
     @property
     def ports(self) -> dict[Listener, int]:
-        """The port of each listener, of the first one where two are written alike."""
+        """The port of each listener. If two are equal, that of the first one."""
         ports: dict[Listener, int] = {}
         for _, listener, bound in self._bound:
             ports.setdefault(listener, bound.getsockname()[1])
         return ports
 
     def start(self) -> None:
-        """Returns when requests are answered."""
+        """Start the thread and wait until requests are answered.
+
+        Raises:
+            RuntimeError: the server did not start in time.
+        """
         keep_little()
         self._sockets = self._opened()
         for sock, (listener_group, listener, _) in zip(self._sockets, self._bound, strict=True):
@@ -130,7 +139,8 @@ class HttpServer:
             time.sleep(0.002)
 
     def _opened(self) -> Sequence[ListeningSocket]:
-        """Where connections come from: the listening sockets, or the process that accepts them."""
+        """Return the sockets that connections come from: the listening ones, or those of the front
+        process, which is started here."""
         bound = [sock for _, _, sock in self._bound]
         if not self._settings.front_process or self._health is None:
             return bound
@@ -150,7 +160,7 @@ class HttpServer:
         return self._front.sockets
 
     def close(self) -> None:
-        """Answers that are under way have `STOP_S` seconds."""
+        """End the server. Answers under way may take `STOP_S` more."""
         if self._front is not None:
             self._front.stop()
         for server in self._servers:
@@ -187,7 +197,7 @@ class HttpServer:
 
 
 def own_address() -> str:
-    """Address of this machine, as others may reach it; for listeners on all addresses."""
+    """Return this machine's address, for the URL of listeners on all addresses."""
     name = socket.gethostname()
     try:
         return socket.gethostbyname(name)
@@ -196,7 +206,8 @@ def own_address() -> str:
 
 
 def client_context(tls: TlsSettings) -> ssl.SSLContext:
-    """For calls to other workers by https: who is trusted, and our own certificate where asked."""
+    """Return the TLS context for calls to other workers, with the trusted certificates and this
+    worker's own, in case it is asked for."""
     context = ssl.create_default_context(cafile=tls.trusted or None)
     if tls.certificate:
         context.load_cert_chain(tls.certificate, password=tls.password)
@@ -211,8 +222,8 @@ def _bind(listener: Listener) -> ListeningSocket:
         [(family, _, _, _, address), *_] = socket.getaddrinfo(
             host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        # Named TCP: only then does asyncio turn Nagle's algorithm off for what is accepted, without
-        # which every answer waits 40 ms for an acknowledgement.
+        # The protocol must be given as TCP. Only then does asyncio turn Nagle's algorithm off for
+        # accepted connections. With it every answer waits 40 ms for an acknowledgement.
         bound = ListeningSocket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -230,7 +241,11 @@ def _bind(listener: Listener) -> ListeningSocket:
 
 
 def _server_context(tls: TlsSettings) -> ssl.SSLContext:
-    """Raises OSError: a file is not there, or not what it should be."""
+    """Return the TLS context of a listener.
+
+    Raises:
+        OSError: a file does not exist or cannot be used.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(tls.certificate, password=tls.password)
@@ -270,8 +285,8 @@ def _uvicorn_config(
 
 
 def _with_cors(app: ASGIApp, settings: RestSettings) -> ASGIApp:
-    """Headers for pages of other origins, which may be written with ``*`` for any part, as Jetty
-    takes them. Source: `access.control.allow.origin`, `.methods`."""
+    """Wrap `app` so that it sends CORS headers to pages of the allowed origins. As in Jetty, an
+    origin may have ``*`` for any part. Source: `access.control.allow.origin`, `.methods`."""
     origins = [each.strip() for each in settings.allow_origin.split(",") if each.strip()]
     if not origins:
         return app
@@ -298,14 +313,14 @@ def _address(client: tuple[str, int] | None) -> str:
 
 
 def _target(target: str) -> tuple[str, str | None]:
-    """Path of a request's target, and the host in it where it is in absolute form, as for a proxy:
-    then the `Host` header says nothing (RFC 9112, 3.2.2)."""
+    """Return the path of a request's target, and its host if the target has absolute form, as for a
+    proxy. Then the `Host` header is ignored (RFC 9112, 3.2.2)."""
     found = _ABSOLUTE.fullmatch(target)
     return (target, None) if found is None else (found[2] or "/", found[1])
 
 
 def _names(settings: RestSettings) -> frozenset[str]:
-    """Hosts by which clients may know this server."""
+    """Return the host names and addresses by which clients may know this server."""
     own = {listener.host.lower() for listener in settings.listeners} - set(EVERYWHERE)
     advertised = {settings.advertised_host.lower()} if settings.advertised_host else set[str]()
     return frozenset({*own, *advertised, *LOCAL_NAMES, socket.gethostname().lower()})
@@ -321,7 +336,10 @@ class _App:
         connections: Connections,
         names: Collection[str],
     ) -> None:
-        """`names`: hosts by which clients may know this server."""
+        """
+        Args:
+            names: host names and addresses by which clients may know this server.
+        """
         self._handler = group.handler
         self._body_limit = group.body_limit
         self._rules = rules
@@ -342,7 +360,7 @@ class _App:
     async def _answer(
         self, scope: Scope, receive: Receive, connection: Connection
     ) -> HttpResponse | None:
-        """None: the client has gone."""
+        """Return the answer to a request. None: the client has gone."""
         path, host = _target(scope["raw_path"].decode("ascii", "replace"))
         try:
             headers = self._headers(scope)
@@ -364,8 +382,8 @@ class _App:
             gone.cancel()
 
     def _base_url(self, scope: Scope, host: str) -> str:
-        """What the client knows this server by; "" where it is another name than ours. That would
-        be echoed in `Location`, and caches would send others there."""
+        """Return the base URL that the client uses. "" if its host is none of this server's names:
+        a foreign name would be echoed in `Location`, and caches would send other clients there."""
         found = _HOST.fullmatch(host)
         if found is None:
             return ""
@@ -374,7 +392,11 @@ class _App:
         return f"{scope['scheme']}://{host}" if found[1].lower() in names else ""
 
     def _headers(self, scope: Scope) -> dict[str, str]:
-        """Headers by their names in lower case; of several with one name the first."""
+        """Return the headers by name in lower case. Of several with one name, the first counts.
+
+        Raises:
+            Refusal: 431, there are too many headers, or too many bytes of them.
+        """
         raw: list[tuple[bytes, bytes]] = scope["headers"]
         limits = self._connections.limits
         if len(raw) > limits.headers:
@@ -404,8 +426,12 @@ class _App:
         receive: Receive,
         connection: Connection,
     ) -> bytes | None:
-        """None: the client has gone. Raises Refusal: it is too long, by what is announced or by
-        what has come, or there is no room for it."""
+        """Read a request's body. None: the client has gone.
+
+        Raises:
+            Refusal: 413, the body is too long, or its announced length is. 503, there is no room
+                for it.
+        """
         limit = self._connections.limits.body_bytes
         if self._body_limit is not None:
             limit = self._body_limit(method, path)

@@ -45,30 +45,31 @@ HEALTH_TIMEOUT_MS: Final = 10_000
 """How long Connect waits for its herder before it calls itself unhealthy."""
 HUNG: Final = f"Request timed out. The worker has not answered within {HEALTH_TIMEOUT_MS} ms."
 METRICS_TIMEOUT_MS: Final = 10_000
-"""As long as Prometheus waits for a scrape, by default."""
+"""How long Prometheus waits for a scrape, by default."""
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 GZIP_LEVEL: Final = 1
-"""Metrics repeat their names: the lowest level leaves a 25th of them."""
+"""Metrics repeat their names, so even the lowest level shrinks them to a 25th."""
 GRACE_MS: Final = 1_000
-"""The herder knows best why a call is late: it answers at the deadline, the server after this."""
+"""How long the server waits after a call's deadline before it answers itself. The herder answers at
+the deadline, and knows better why the call is late."""
 _MS_DIGITS: Final = 12
-"""Python refuses to read thousands of digits."""
+"""Most digits that are read. Python refuses to convert thousands of digits."""
 _ALWAYS: Final = (
     translate.ShowMethods,
     translate.ListLoggers,
     translate.ShowLogger,
     translate.SetWorkerLogger,
 )
-"""Needs no herder that has started."""
+"""Requests that are answered before the herder has started."""
 CLOSED: Final = Failure(ErrorKind.NOT_READY, "The worker is shutting down; ask another one")
 ADMIN_KEY: Final = "admin.listeners"
 
 
 def try_to_listen(settings: RestSettings) -> None:
-    """Open the listeners that `RestService` would, and shut them again.
+    """Open the listeners that `RestService` would open, and close them again.
 
     Raises:
-        ListenError: as `RestService` does, with its words.
+        ListenError: as `RestService` does, with the same message.
     """
     groups = [ListenerGroup(settings.listeners, _nobody, settings.tls)]
     if settings.admin_listeners:
@@ -79,7 +80,7 @@ def try_to_listen(settings: RestSettings) -> None:
 
 
 def url_of(settings: RestSettings) -> str:
-    """Under which a worker with these settings is called, if its ports are not left to chance."""
+    """Return the URL of a worker with these settings. Its listeners must not have port 0."""
     ports = {listener: listener.port for listener in settings.listeners}
     return advertised_url(settings, ports, own_address())
 
@@ -89,16 +90,18 @@ async def _nobody(request: HttpRequest, base_url: str, gone: asyncio.Future[None
 
 
 class RestService:
-    """Listens from its construction on, so that its `url` is known before the worker is; answers
-    503 from `start` on, and what is asked from `ready` on.
+    """The REST server of one worker, and its client of other workers.
+
+    It listens from its construction on, so that its `url` is known before the worker is made. It
+    answers 503 from `start` on, and requests from `ready` on.
 
     Args:
         root: the body of ``GET /``: version, commit, kafka_cluster_id.
-        session_keys: what internal calls are signed and verified with.
-        sessioned: whether the group's protocol has its internal calls signed.
-        error_text: why the worker gives up; empty: it does not. `/health` says it.
-        metrics: the text of ``/metrics`` from what the worker says of itself (`DescribeWorker`);
-            None: there is none.
+        session_keys: returns the keys with which internal calls are signed and verified.
+        sessioned: returns whether internal calls are signed, by the group's protocol.
+        error_text: returns why the worker is giving up, for `/health`. Empty: it is not.
+        metrics: makes the text of ``/metrics`` from the worker's own view (`DescribeWorker`). None:
+            there are no metrics.
         arrived: called on the server's thread when `incoming` has something new.
     """
 
@@ -146,11 +149,11 @@ class RestService:
         self._server = HttpServer(settings, groups, Health(self._health_now, hung))
         self._client = PeerClient(settings, lambda: session_keys().current, sessioned)
         self.url = advertised_url(settings, self._server.ports, own_address())
-        """Under which other workers call this one; ends with a slash, as Java's."""
+        """The URL under which other workers call this one. It ends with a slash, as in Java."""
 
     @property
     def worker_id(self) -> str:
-        """As Connect's statuses name a worker: ``host:port``."""
+        """The worker's id in Connect's statuses: ``host:port``."""
         return self.url.split("://", 1)[1].rstrip("/")
 
     def start(self) -> None:
@@ -158,11 +161,11 @@ class RestService:
         log.info("REST server listens, advertising %s", self.url)
 
     def without_group(self) -> None:
-        """What only workers ask of each other is refused, as by Java's standalone worker."""
+        """Refuse internal requests from now on, as Java's standalone worker does."""
         self._alone = True
 
     def ready(self) -> None:
-        """The worker has completed its startup."""
+        """Answer requests from now on, because the worker has completed its startup."""
         self._ready = True
 
     def close(self) -> None:
@@ -178,19 +181,23 @@ class RestService:
         return self._client.call(url, call, hops, timeout_ms)
 
     def ask(self, call: Call, timeout_ms: int) -> Result:
-        """The answer to a call from this process, for which the way over HTTP would be a
-        detour: this worker may be reached under `url` from outside alone.
+        """Return the answer to a call from this process.
+
+        The call does not go over HTTP: `url` may be reachable only from outside.
 
         Raises:
-            TimeoutError: none came in time.
-            TooManyError: nothing was asked.
+            TimeoutError: no answer came in time.
+            TooManyError: too many calls are open, and this one was not made.
         """
 
         return asyncio.run(self.asked(call, timeout_ms))
 
     async def asked(self, call: Call, timeout_ms: int, hops: int = 0, origin: str = "") -> Result:
-        """`ask` on a loop of the caller's, whichever that is. `hops`, `origin`: as in
-        `IncomingCall`."""
+        """As `ask`, on the caller's event loop, whichever that is.
+
+        Args:
+            hops, origin: as in `IncomingCall`.
+        """
         if self._closing:
             return CLOSED
         gone = asyncio.get_running_loop().create_future()
@@ -264,7 +271,8 @@ class RestService:
         return await self._by_size(size, lambda: translate.respond(what, result, base_url))
 
     async def _by_size(self, size: int, work: Callable[[], T]) -> T:
-        """What `work` returns, which reads or writes JSON of about `size` bytes."""
+        """Run `work`, which reads or writes JSON of about `size` bytes, and return its result. If
+        it is large, it runs on the heavy thread."""
         if size <= LIGHT_BYTES:
             return work()
         return await self._heavy.run(work)
@@ -274,8 +282,12 @@ class RestService:
         verify(request.headers, request.body, self._session_keys(), allowed)
 
     async def _check_values(self, request: HttpRequest) -> None:
-        """Raises Refusal: read as JSON, the body would be many times as large. Task configs, which
-        are signed, may be."""
+        """Check that a body does not have too many JSON values, which take many times their bytes
+        in memory. Task configs, which are signed, are exempt.
+
+        Raises:
+            Refusal: 413, the body has too many values.
+        """
         limits = self._settings.limits
         if marks_in(request.body) <= limits.body_values:
             return
@@ -290,8 +302,11 @@ class RestService:
             )
 
     def _body_limit(self, method: str, path: str) -> int:
-        """Task configs are several records: they may be longer where only members of the group can
-        send them. Their signature is verified before they are read as JSON."""
+        """Return the most bytes that the body of a request may have.
+
+        Task configs are several records and may be longer, if only members of the group can send
+        them. Their signature is verified before they are read as JSON.
+        """
         limits = self._settings.limits
         with contextlib.suppress(Refusal):
             parts = path_segments(path)
@@ -303,7 +318,8 @@ class RestService:
     async def _side_request(
         self, what: translate.SideRequest, timeout_ms: int
     ) -> HttpResponse | translate.HerderRequest:
-        """What plugins say has a limit, and threads apart: theirs may hang for ever."""
+        """Answer a request that is not for the herder. Plugins' code runs on separate threads, with
+        a time limit, because it may hang for ever."""
         answer = partial(self._side_requests.answer, what)
         if isinstance(what, translate.ValidatePlugin):
             plugin = what.config.get("connector.class") or what.plugin
@@ -334,7 +350,11 @@ class RestService:
         gone: asyncio.Future[None],
         origin: str = "",
     ) -> Result:
-        """The result of the call, or why there is none."""
+        """Return the herder's result of a call, or a `Failure` if there is none in time.
+
+        Raises:
+            Refusal: 503, too many requests wait.
+        """
         if self._closing:
             return CLOSED
         try:
@@ -353,7 +373,7 @@ class RestService:
             return Failure(ErrorKind.TIMEOUT, text)
 
     async def _show_metrics(self, request: HttpRequest, gone: asyncio.Future[None]) -> HttpResponse:
-        """For Prometheus. Connect has JMX instead."""
+        """Answer ``/metrics``, for Prometheus. Connect has JMX instead."""
         if self._metrics is None:
             text = 'metrics need headgate[rest]: pip install "headgate[rest]"'
             return error_response(404, text)
@@ -369,7 +389,7 @@ class RestService:
         return HttpResponse(200, shown, headers)
 
     async def _health_now(self) -> HttpResponse:
-        """As `/health`, on a loop of another thread."""
+        """Answer `/health` on the event loop of another thread. It raises nothing."""
         try:
             return await self._health(asyncio.get_running_loop().create_future())
         except Refusal as refusal:
@@ -379,7 +399,7 @@ class RestService:
             return error_response(500, f"{type(error).__name__}: {error}")
 
     async def _health(self, gone: asyncio.Future[None]) -> HttpResponse:
-        """Healthy is a worker whose herder answers. Source: KIP-1017."""
+        """Answer `/health`. A worker is healthy if its herder answers. Source: KIP-1017."""
         if error_text := self._error_text():
             return side_requests.health(500, "unhealthy", side_requests.UNHEALTHY + error_text)
         if not self._ready:
@@ -395,7 +415,8 @@ def _is_admin(request: HttpRequest) -> bool:
 
 
 def _timeout_ms(request: HttpRequest, longest_ms: int) -> int:
-    """As long as a worker that asks says it waits; for others Connect's 90 s."""
+    """Return the time limit of a request: as long as a calling worker says that it waits, and
+    otherwise Connect's 90 s."""
     text = request.headers.get(TIMEOUT_HEADER.lower(), "")
     if not (text.isascii() and text.isdecimal()):
         return longest_ms

@@ -1,7 +1,7 @@
-"""What Connect's worker settings say of its REST server. Source: `RestServerConfig`, `RestServer`.
+"""Connect's worker settings of the REST server. Source: `RestServerConfig`, `RestServer`.
 
-Differs: for TLS a key and certificates are read from PEM files; stores of Java's own are refused,
-with what to do. A listener on all addresses is advertised by this machine's address, not by
+Differs: for TLS, key and certificates are read from PEM files. Java's own stores are refused, with
+advice. A listener on all addresses is advertised with this machine's address and not with
 ``0.0.0.0``.
 """
 
@@ -23,14 +23,14 @@ FRONT_PROCESS: Final = "headgate.rest.front.process"
 class Listener:
     scheme: str
     host: str
-    """Empty: all addresses."""
+    """Host name or address. Empty: all addresses."""
     port: int
-    """0: one that is free."""
+    """Port. 0: any free one."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderRule:
-    """One of `response.http.headers.config`: put on every answer."""
+    """A rule of `response.http.headers.config`, which is applied to every answer."""
 
     action: str
     name: str
@@ -39,23 +39,23 @@ class HeaderRule:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Files in PEM."""
+    """TLS settings. The files are in PEM."""
 
     certificate: str = ""
-    """`ssl.keystore.location`: the private key and its chain of certificates."""
+    """`ssl.keystore.location`: file with the private key and its chain of certificates."""
     password: str | None = None
-    """`ssl.key.password`"""
+    """`ssl.key.password`: password of the private key."""
     trusted: str = ""
-    """`ssl.truststore.location`"""
+    """`ssl.truststore.location`: file with the trusted certificates."""
     client_auth: str = "none"
-    """`ssl.client.auth`: none, requested, required"""
+    """`ssl.client.auth`: none, requested or required."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestSettings:
     listeners: tuple[Listener, ...]
     admin_listeners: tuple[Listener, ...] | None = None
-    """None: the others serve `/admin` too; empty: nobody does."""
+    """Listeners of `/admin`. None: `listeners` serve it too. Empty: it is not served."""
     advertised_host: str | None = None
     advertised_port: int | None = None
     advertised_scheme: str | None = None
@@ -67,17 +67,18 @@ class RestSettings:
     tls: TlsSettings = field(default_factory=TlsSettings)
     admin_tls: TlsSettings = field(default_factory=TlsSettings)
     request_timeout_ms: int = 90_000
-    """Fixed in Connect."""
+    """Time limit of a request. It is fixed in Connect."""
     limits: Limits = field(default_factory=Limits)
     front_process: bool = True
-    """Whether a process of its own accepts connections and answers `/health`."""
+    """Whether a separate process accepts connections and answers `/health`."""
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "RestSettings":
-        """From the worker's properties.
+        """Return the settings in the worker's properties.
 
         Raises:
-            ValueError: says which key, what was seen and what was expected.
+            ValueError: a value is wrong. The message says which key, what was seen and what was
+                expected.
         """
         listeners = _listeners("listeners", texts.get("listeners", "http://:8083"))
         admin = texts.get("admin.listeners")
@@ -109,11 +110,11 @@ class RestSettings:
 
 
 def advertised_url(settings: RestSettings, ports: Mapping[Listener, int], own_address: str) -> str:
-    """Under which other workers reach this one. Source: `RestServer.advertisedUrl`.
+    """Return the URL under which other workers reach this one. Source: `RestServer.advertisedUrl`.
 
     Args:
-        ports: the port that each listener has.
-        own_address: of this machine, for listeners on all addresses.
+        ports: the actual port of each listener.
+        own_address: this machine's address, for listeners on all addresses.
     """
     schemes = [listener.scheme for listener in settings.listeners]
     scheme = settings.advertised_scheme or ("http" if "http" in schemes else "https")
@@ -128,7 +129,12 @@ def advertised_url(settings: RestSettings, ports: Mapping[Listener, int], own_ad
 
 
 def header_rules(text: str) -> tuple[HeaderRule, ...]:
-    """``add Cache-Control: no-cache, set X: y``; a rule with a comma inside stands in quotes."""
+    """Parse rules such as ``add Cache-Control: no-cache, set X: y``. A rule that contains a comma
+    must be in quotes.
+
+    Raises:
+        ValueError: a rule is wrong.
+    """
     rules: list[HeaderRule] = []
     for part in re.findall(r'\s*("[^"]*"|[^,"]+)\s*(?:,|$)', text):
         rule = part.strip().strip('"').strip()
@@ -178,7 +184,7 @@ def _boolean(key: str, text: str) -> bool:
 
 
 def _algorithm(name: str) -> str:
-    """As it is written in `DIGESTS`: Java takes the names in any case."""
+    """Return the algorithm's name as in `DIGESTS`, since Java ignores its case."""
     return next((known for known in DIGESTS if known.lower() == name.strip().lower()), name)
 
 
@@ -198,8 +204,8 @@ def _check_algorithms(signature: str, verification: tuple[str, ...]) -> None:
 
 
 def _tls(texts: Mapping[str, str], prefix: str, listeners: tuple[Listener, ...]) -> TlsSettings:
-    """TLS of the listeners that need it. Keys with their prefix, such as ``listeners.https.``, come
-    before those without, which are the Kafka clients' too."""
+    """Return the TLS settings of listeners that need them. Keys with the listeners' prefix, such as
+    ``listeners.https.``, override those without, which the Kafka clients use too."""
     if "https" not in {each.scheme for each in listeners}:
         return TlsSettings()
 

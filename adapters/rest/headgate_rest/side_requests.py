@@ -1,6 +1,6 @@
-"""What is answered beside the herder: the worker itself, plugins, loggers.
+"""Requests that are answered without the herder: about the worker itself, plugins and loggers.
 
-The runtime gives what is asked for; here it gets Connect's form. Source: `RootResource`,
+The runtime provides the data, and this module gives it Connect's form. Source: `RootResource`,
 `ConnectorPluginsResource`, `LoggingResource`, KIP-495, KIP-769, KIP-976, KIP-1017.
 """
 
@@ -40,55 +40,68 @@ UNHEALTHY: Final = (
 
 
 class PluginsHangError(Exception):
-    """So many calls of a plugin hang that it is asked nothing more. The text says so."""
+    """So many calls of a plugin hang that it is not called any more. The message says so."""
 
 
 class Plugins(Protocol):
-    """What this worker can run. Plugins are users' code, which may hang: all methods but `submit`
-    are called by way of it."""
+    """The plugins of this worker. They are users' code, which may hang, so all methods but `submit`
+    are called from work that is given to `submit`."""
 
     def submit(self, plugin: str, work: Callable[[], None]) -> None:
-        """Have a thread do `work`, which asks `plugin` and raises nothing; empty: all of them.
+        """Have a thread run `work`, which calls `plugin` (empty: all plugins) and raises nothing.
 
         Raises:
-            PluginsHangError: it is not done.
+            PluginsHangError: too many calls of the plugin hang, and `work` is not run.
         """
         ...
 
     def listed(self, *, connectors_only: bool) -> Sequence[Json]:
-        """``{"class", "type", "version"}`` of each, sorted by type and class."""
+        """Return ``{"class", "type", "version"}`` of each plugin, sorted by type and class."""
         ...
 
     def config(self, plugin: str) -> Sequence[Json]:
-        """The definitions of its keys. Raises LookupError when there is no such plugin, ValueError
-        for one that has no config."""
+        """Return the definitions of the plugin's keys.
+
+        Raises:
+            LookupError: there is no such plugin.
+            ValueError: the plugin has no config.
+        """
         ...
 
     def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
-        """ConfigInfos. Raises ValueError when the config is of another class, or of none."""
+        """Return Connect's ConfigInfos.
+
+        Raises:
+            ValueError: the config names another class than `plugin`, or none.
+        """
         ...
 
     def notes(self, config: Mapping[str, str | None]) -> Sequence[tuple[str, str]]:
-        """Keys of a config, each with what is to be told of it though it is no error. Raises
-        ValueError: its class is not installed."""
+        """Return (key, remark) for keys of a config about which there is something to say that is
+        no error.
+
+        Raises:
+            ValueError: the config's class is not installed.
+        """
         ...
 
 
 class Loggers(Protocol):
-    """Levels of this worker's loggers: ``{"level", "last_modified"}``, the latter ms or None."""
+    """Levels of this worker's loggers, as ``{"level", "last_modified"}``. The latter is in ms, or
+    None."""
 
     def levels(self) -> Mapping[str, Json]:
-        """Levels of loggers that have one."""
+        """Return the levels of all loggers that have their own."""
         ...
 
     def level(self, logger: str) -> Json | None:
-        """The level in force; None when nobody knows the logger."""
+        """Return the level in force. None: there is no such logger."""
         ...
 
     def is_level(self, level: str) -> bool: ...
 
     def set_level(self, logger: str, level: str) -> Sequence[str]:
-        """Names of the loggers whose level it is now, sorted: this one and those below it."""
+        """Set the level of a logger and of those below it. Return their names, sorted."""
         ...
 
 
@@ -99,10 +112,10 @@ class SideRequests:
         self._loggers = loggers
 
     def answer(self, request: SideRequest) -> HttpResponse | HerderRequest:
-        """The answer, or the question for the herder that it comes down to.
+        """Return the answer, or the request for the herder to which this one leads.
 
         Raises:
-            Refusal: as Connect refuses it.
+            Refusal: Connect refuses the request too.
         """
         match request:
             case ShowMethods(allowed):
@@ -135,7 +148,7 @@ class SideRequests:
         try:
             if isinstance(request, DescribePlugin):
                 return json_response(200, self._plugins.config(request.plugin))
-            given = dict(request.config)  # a connector's own code may write into what it is given
+            given = dict(request.config)  # a copy, because a connector's own code may change it
             infos = self._plugins.validate(request.plugin, given)
             answer = json_response(200, infos)
             if warnings := warning_header(self._plugins.notes(dict(request.config))):
@@ -148,7 +161,7 @@ class SideRequests:
 
 
 def health(status: int, name: str, message: str) -> HttpResponse:
-    """Source: KIP-1017."""
+    """Return the answer of ``/health``. Source: KIP-1017."""
     headers = RETRY_LATER if status == 503 else {}
     return json_response(status, {"status": name, "message": message}, headers)
 
@@ -158,7 +171,8 @@ def starting() -> HttpResponse:
 
 
 def without_group(call: Call) -> HttpResponse:
-    """Source: StandaloneHerder, of what workers of a group ask of each other."""
+    """Return Connect's answer to an internal request, in a worker without a group. Source:
+    StandaloneHerder."""
     what = "externally setting task configurations"
     if isinstance(call, FenceConnector):
         what = "exactly-once source connectors"

@@ -1,4 +1,4 @@
-"""Signatures of what one worker tells another. Source: KIP-507, `InternalRequestSignature`.
+"""Signatures of internal requests between workers. Source: KIP-507, `InternalRequestSignature`.
 
 Differs: signatures are compared in constant time, and each key of a `KeyRing` is tried.
 """
@@ -29,10 +29,10 @@ DIGESTS: Final[Mapping[str, str]] = {
     "HmacSHA3-384": "sha3_384",
     "HmacSHA3-512": "sha3_512",
 }
-"""Java's names of the algorithms that every JVM and every Python has."""
+"""Python's name of a digest, by Java's name of the algorithm. Every JVM and Python has these."""
 
 _DIGEST_BY_NAME: Final = {name.lower(): digest for name, digest in DIGESTS.items()}
-"""Java takes the names in any case."""
+"""The same by names in lower case, since Java ignores their case."""
 
 MISSING: Final = "Internal request missing required signature"
 INVALID: Final = "Internal request contained invalid signature."
@@ -48,7 +48,11 @@ NOT_ALLOWED: Final = (
 
 
 def sign(key: bytes, body: bytes, algorithm: str) -> bytes:
-    """Raises KeyError for an algorithm that is not in `DIGESTS`."""
+    """Return the signature of `body`.
+
+    Raises:
+        KeyError: the algorithm is not in `DIGESTS`.
+    """
     return hmac.new(key, body, getattr(hashlib, _DIGEST_BY_NAME[algorithm.lower()])).digest()
 
 
@@ -67,12 +71,12 @@ def verify(
 
     Args:
         headers: names in lower case.
-        body: as it came; what is signed are its bytes.
+        body: the body's bytes as they came, since these are signed.
         allowed: `inter.worker.verification.algorithms`.
 
     Raises:
-        Refusal: 400 without a signature or with an algorithm that is not allowed, 503 while there
-            is no key, 403 when it is wrong.
+        Refusal: 400 if there is no signature or its algorithm is not allowed, 503 while this worker
+            has no key, 403 if the signature is wrong.
     """
     algorithm = headers.get(ALGORITHM_HEADER.lower())
     encoded = headers.get(SIGNATURE_HEADER.lower())

@@ -1,9 +1,10 @@
-"""HTTP/1.1 as RFC 9112 writes it, without what it lets a server forgive.
+"""HTTP/1.1 by RFC 9112, without the deviations that it lets a server tolerate.
 
-Behind a proxy that reads a request otherwise than its server, a request can be hidden in the body
-of another one (request smuggling). So what h11 forgives is refused here: lines that end with a bare
-LF, folded headers, control characters, several lengths, `Content-Length` beside
-`Transfer-Encoding`, chunks in HTTP/1.0 or behind an odd line, and trailers, which nobody reads.
+If a proxy and a server parse a request differently, a request can be hidden in the body of another
+one (request smuggling). So requests that h11 tolerates are refused here: with lines that end in a
+bare LF, folded headers, control characters, several lengths, `Content-Length` beside
+`Transfer-Encoding`, chunks in HTTP/1.0 or after a malformed chunk line, or trailers, which the
+server does not use.
 """
 
 import re
@@ -20,15 +21,16 @@ _CHUNK_LINE: Final = re.compile(rb"[0-9A-Fa-f]{1,20}(?:;[\t\x20-\x7e\x80-\xff]*)
 
 
 class StrictConnection(h11.Connection):
-    """A server's side of a connection."""
+    """The server's side of a connection."""
 
     _before_chunk = False
     """The line with the size of the next chunk was not read yet."""
 
     def next_event(self) -> Any:
-        """
+        """Return h11's next event.
+
         Raises:
-            h11.RemoteProtocolError: it is not HTTP, or can be read in two ways.
+            h11.RemoteProtocolError: the input is not HTTP, or can be parsed in two ways.
         """
         if self.their_state is h11.IDLE:
             _check_head(self.trailing_data[0])
@@ -45,7 +47,11 @@ class StrictConnection(h11.Connection):
 
 
 def _check_head(received: bytes) -> None:
-    """Nothing to be said before the head is complete: h11 waits for its end, too."""
+    """Check a request's head, once it is complete. h11 waits for its end too.
+
+    Raises:
+        h11.RemoteProtocolError: h11 would tolerate the head, but it can be parsed in two ways.
+    """
     end = _HEAD_END.search(received)
     if end is None:
         return
@@ -64,10 +70,11 @@ def _check_head(received: bytes) -> None:
 
 
 def _has_chunk_line(received: bytes) -> bool:
-    """Whether the line with a chunk's size has come as a whole, behind the end of the chunk before.
+    """Return whether the whole line with a chunk's size has come, after the end of the chunk
+    before.
 
     Raises:
-        h11.RemoteProtocolError: h11 would forgive what stands in it.
+        h11.RemoteProtocolError: the line is malformed, although h11 would tolerate it.
     """
     line, end, _ = received.lstrip(b"\r\n").partition(b"\r\n")
     if end and not _CHUNK_LINE.fullmatch(line):
@@ -79,7 +86,11 @@ def _has_chunk_line(received: bytes) -> bool:
 
 
 def _check_framing(request: h11.Request) -> bool:
-    """Whether the body comes in chunks."""
+    """Check how a request's body is delimited. Return whether it is chunked.
+
+    Raises:
+        h11.RemoteProtocolError: it is ambiguous, or the version of HTTP is not supported.
+    """
     names = {name for name, _ in request.headers}
     chunked = b"transfer-encoding" in names
     if chunked and b"content-length" in names:

@@ -1,8 +1,8 @@
-"""A request to Connect's REST API as a `Call`, and the `Result` as the answer to it. Pure.
+"""Translation of a REST request into a `Call`, and of a `Result` into the answer. Pure.
 
 Source: Connect's resources (`ConnectorsResource`, `InternalClusterResource`,
 `ConnectorPluginsResource`, `LoggingResource`, `RootResource`), KIP-52, KIP-475, KIP-495, KIP-558,
-KIP-745, KIP-769, KIP-875, KIP-980, KIP-976, KIP-1017. What differs is in ``docs/run/rest.md``.
+KIP-745, KIP-769, KIP-875, KIP-980, KIP-976, KIP-1017. ``docs/run/rest.md`` lists the differences.
 """
 
 import re
@@ -19,23 +19,23 @@ from headgate.task.messages import TaskKind
 from headgate_rest import http
 
 MADE_OF_HEADER: Final = "Headgate-Made-Of"
-"""`PutTaskConfigs.made_of`, which Java's body has no place for."""
+"""Header with `PutTaskConfigs.made_of`, for which Connect's body has no field."""
 INSTEAD_OF_HEADER: Final = "Headgate-Instead-Of"
-"""`PutTaskConfigs.instead_of`, in decimal digits."""
+"""Header with `PutTaskConfigs.instead_of`, in decimal digits."""
 CONFIG_OFFSET_HEADER: Final = "Headgate-Config-Offset"
-"""`Success.config_offset`, in decimal digits."""
+"""Header with `Success.config_offset`, in decimal digits."""
 ETAG_HEADER: Final = "ETag"
 IF_MATCH_HEADER: Final = "If-Match"
 IF_MATCH_PATH: Final = "/headgate/if-match/"
-"""Before the path of a change with an etag that a worker passes on: an etag, then that path. A Java
-worker, or a Headgate that does not know etags, would carry out the change and pass over a header;
-such a path it refuses."""
+"""Prefix of the path by which a worker forwards a change with an etag. After it come the etag and
+the change's own path. A Java worker, or a Headgate that does not know etags, would ignore a header
+and make the change. It refuses an unknown path."""
 KIND_HEADER: Final = "Headgate-Error-Kind"
-"""`Failure.kind`: several have one status."""
+"""Header with `Failure.kind`, since several kinds share one status."""
 
 USER_HOPS: Final = 0
 LAST_HOPS: Final = 2
-"""Not passed on any more."""
+"""Hops of a call that is not forwarded any more."""
 
 MOMENTARY: Final = (
     "Cannot complete request momentarily due to stale configuration",
@@ -43,8 +43,8 @@ MOMENTARY: Final = (
     "Cannot complete request because of a conflicting operation",
     "Request cannot be completed because a rebalance is expected",
 )
-"""Beginnings of what Connect says when it has done nothing and is to be asked again. By 409; the
-last by 500, as it forgets that error of its own where it only reads."""
+"""Beginnings of Connect's messages if it has done nothing and the request may be repeated. Their
+status is 409, and 500 for the last: Connect forgets to map that error where it only reads."""
 
 LEVEL_EXPECTED: Final = 'an object like {"level": "DEBUG"}'
 
@@ -54,16 +54,17 @@ LEVEL_EXPECTED: Final = 'an object like {"level": "DEBUG"}'
 
 @dataclass(frozen=True, slots=True)
 class HerderRequest:
-    """A question for the herder."""
+    """A request that the herder answers."""
 
     call: m.Call
     hops: int = USER_HOPS
     part: str | None = None
-    """Part of the value that is the answer; None is all of it."""
+    """Key of the part of the result's value that is the answer. None: all of it."""
 
     @property
     def internal(self) -> bool:
-        """From worker to worker, signed where the group signs. Source: KIP-507."""
+        """Whether only workers make the request, and sign it if the group signs. Source:
+        KIP-507."""
         return isinstance(self.call, m.PutTaskConfigs | m.FenceConnector)
 
 
@@ -115,8 +116,8 @@ class ShowLogger:
 
 @dataclass(frozen=True, slots=True)
 class SetWorkerLogger:
-    """On this worker only, or, where `cluster`, on all: that is the herder's, after the level was
-    looked at."""
+    """A new log level, on this worker only, or on all workers if `cluster`. The herder handles the
+    latter, after the level was checked."""
 
     logger: str
     level: str
@@ -135,14 +136,14 @@ SideRequest: TypeAlias = (
     | ShowLogger
     | SetWorkerLogger
 )
-"""What is answered beside the herder."""
+"""Requests that are answered without the herder."""
 
 
 def understand(request: http.HttpRequest) -> HerderRequest | SideRequest:
-    """What `request` asks for.
+    """Return what `request` asks for.
 
     Raises:
-        Refusal: nothing that Connect has, or not in its form.
+        Refusal: Connect has no such request, or the request does not have its form.
     """
     request = _with_if_match(request)
     segments = http.path_segments(request.path)
@@ -167,7 +168,7 @@ def understand(request: http.HttpRequest) -> HerderRequest | SideRequest:
 
 
 def _with_if_match(request: http.HttpRequest) -> http.HttpRequest:
-    """`IF_MATCH_PATH` as what it stands for."""
+    """Return a request with `IF_MATCH_PATH` as one with the header ``If-Match``."""
     if not request.path.startswith(IF_MATCH_PATH):
         return request
     etag, slash, rest = request.path.removeprefix(IF_MATCH_PATH).partition("/")
@@ -178,7 +179,11 @@ def _with_if_match(request: http.HttpRequest) -> http.HttpRequest:
 
 
 def _check_if_match(request: http.HttpRequest, what: "HerderRequest | SideRequest") -> None:
-    """Raises Refusal: the change would be made whatever the connector's etag is."""
+    """Check that a request with ``If-Match`` compares the etag.
+
+    Raises:
+        Refusal: 400, the change would be made whatever the connector's etag is.
+    """
     if request.method in ("GET", "HEAD") or IF_MATCH_HEADER.lower() not in request.headers:
         return
     call = what.call if isinstance(what, HerderRequest) else None
@@ -189,7 +194,11 @@ def _check_if_match(request: http.HttpRequest, what: "HerderRequest | SideReques
 
 
 def _check_media_type(request: http.HttpRequest) -> None:
-    """As Connect does it, which also keeps forms of foreign pages out."""
+    """Check the media type as Connect does. This also keeps forms of foreign web pages out.
+
+    Raises:
+        Refusal: 415, it is not JSON.
+    """
     given = request.headers.get("content-type")
     if request.method in ("GET", "HEAD") or given is None:
         return
@@ -198,7 +207,7 @@ def _check_media_type(request: http.HttpRequest) -> None:
 
 
 class _Route:
-    """One request whose path and method are known."""
+    """A request whose path and method matched a route."""
 
     def __init__(self, request: http.HttpRequest, segments: tuple[str, ...]) -> None:
         self.body = request.body
@@ -219,7 +228,11 @@ class _Route:
 
     @property
     def etag(self) -> int | None:
-        """Raises Refusal: ``If-Match`` names none of ours."""
+        """The etag in ``If-Match``. None: there is none.
+
+        Raises:
+            Refusal: 400, it does not have the form of an etag.
+        """
         given = self.headers.get(IF_MATCH_HEADER.lower())
         if given is None:
             return None
@@ -237,7 +250,8 @@ class _Route:
         return HerderRequest(call, part=part)
 
     def forwarded(self, call: m.Call) -> HerderRequest:
-        """Request of a call that workers pass on: ``forward`` says how often it was."""
+        """Return the request of a call that workers forward. The flag ``forward`` of the query
+        tells how often it was forwarded."""
         forward = http.query_flag(self.query, "forward")
         return HerderRequest(call, USER_HOPS if forward is None else 1 if forward else LAST_HOPS)
 
@@ -253,7 +267,7 @@ _INITIAL_STATES: Final = {
     "STOPPED": TargetState.STOPPED,
 }
 _JAVA_SPACES: Final = "".join(map(chr, range(0x21)))
-"""What Java's `trim` takes off: all up to the space."""
+"""Characters that Java's `trim` removes: all up to the space."""
 
 
 def _create(route: _Route) -> HerderRequest:
@@ -336,15 +350,15 @@ def _restart(route: _Route) -> HerderRequest:
 
 
 def _offset(text: str) -> int | None:
-    """A config offset, of at most 64 bits with its sign; None: the text is none."""
+    """Return a config offset, a signed number of at most 64 bits. None: the text is none."""
     if not re.fullmatch("[0-9]{1,19}", text):
         return None
     return found if (found := int(text)) < 2**63 else None
 
 
 def _put_task_configs(route: _Route) -> HerderRequest:
-    """Always of the last hop: passed on it would have lost its signature, so a worker that does not
-    lead refuses it."""
+    """Return the request of task configs. It always has the last hop, so a worker that is not the
+    leader refuses it: a forwarded request would have lost its signature."""
     expected = "a list of task configs, objects of texts"
     raw = http.read_texts(route.body, expected)
     if not isinstance(raw, list):
@@ -436,7 +450,7 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
 
 
 def _routes() -> dict[int, list[tuple[tuple[str | None, ...], str, _Handler]]]:
-    """Routes by the number of segments."""
+    """Return the routes by their number of segments."""
     routes: dict[int, list[tuple[tuple[str | None, ...], str, _Handler]]] = {}
     for method, path, handler in _TABLE:
         parts = path.strip("/").split("/") if path != "/" else []
@@ -466,8 +480,12 @@ RETRY_LATER: Final = {"Retry-After": "1"}
 
 
 def respond(asked: HerderRequest, result: m.Result, base_url: str) -> http.HttpResponse:
-    """The answer to the client. `base_url` is what it knows this worker by, ``http://host:port``.
-    Without it `Location` is a path, which the client reads as one of the server that it asked."""
+    """Return the answer to the client.
+
+    Args:
+        base_url: URL that the client uses for this worker, ``http://host:port``. If it is empty,
+            `Location` is a path, which the client resolves against the URL it asked.
+    """
     if isinstance(result, m.Failure):
         return _failure(result)
     answer = _success(asked, result.value, base_url)
@@ -512,7 +530,7 @@ def _success(asked: HerderRequest, value: object, base_url: str) -> http.HttpRes
 
 
 def split_created(value: object) -> tuple[bool, dict[str, Any]]:
-    """Whether the connector is new, and its ConnectorInfo, which has no place for that."""
+    """Return whether the connector is new, and its ConnectorInfo, which has no field for that."""
     info = dict(cast(dict[str, Any], value))
     return bool(info.pop("created", False)), info
 

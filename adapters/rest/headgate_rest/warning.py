@@ -1,6 +1,6 @@
-"""The header Warning: what is to be told of a config that is no error, beside Connect's answer.
+"""The header Warning, with remarks on a config that are no errors, beside Connect's answer.
 
-Source: RFC 9110 has the field no more; RFC 7234 says its form, and Kubernetes answers so, too.
+Source: RFC 7234 defines its form. RFC 9110 has the field no more, but Kubernetes uses it too.
 """
 
 import re
@@ -9,12 +9,12 @@ from typing import Final
 
 WARNING: Final = "Warning"
 _NOTE: Final = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
-"""299: "miscellaneous persistent warning"; the dash: whoever warns has no name."""
+"""299 is a "miscellaneous persistent warning". The dash means that the agent has no name."""
 
 
 def warning_header(notes: Iterable[tuple[str, str]]) -> str:
-    """The field's value for notes of keys; empty: there is none. What is not ASCII, which other
-    clients could not read, is a question mark."""
+    """Return the field's value for (key, remark). Empty: there are none. Characters that are not
+    printable ASCII, which some clients could not read, become question marks."""
     return ", ".join(f'299 - "{_quoted(f"{key}: {text}")}"' for key, text in notes)
 
 
@@ -24,7 +24,7 @@ def _quoted(text: str) -> str:
 
 
 def notes_of_header(value: str) -> list[tuple[str, str]]:
-    """What `warning_header` made it of."""
+    """Return the (key, remark) pairs in a value that `warning_header` has made."""
     texts = (re.sub(r"\\(.)", r"\1", each) for each in _NOTE.findall(value))
     parts = (each.partition(": ") for each in texts)
     return [(key, text) for key, _, text in parts]
