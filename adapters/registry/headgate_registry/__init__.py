@@ -1,5 +1,5 @@
-"""Converters whose schemas are in a schema registry: Avro, JSON Schema and Protobuf.
+"""Converters for Avro, JSON Schema and Protobuf, with the schemas in a schema registry.
 
-`headgate_registry.converters.working` makes one of a class of
-`headgate.connector.registry_converters`. Needs the extra ``registry``.
+`headgate_registry.converters.working` makes a working converter for a class of
+`headgate.connector.registry_converters`. It needs the extra ``registry``.
 """

@@ -1,5 +1,5 @@
-"""Rules by which one Avro schema reads what another wrote. Source: Avro's specification, schema
-resolution; SchemaCompatibility of its Java library."""
+"""The rules by which one Avro schema reads data of another. Source: Avro's specification (schema
+resolution), and SchemaCompatibility of its Java library."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,14 +12,14 @@ _PROMOTIONS: Final = frozenset(
         *(("long", "double"), ("float", "double"), ("string", "bytes"), ("bytes", "string")),
     }
 )
-"""What was written, and as what it can be read."""
+"""(written type, type as which it can be read)."""
 
 
 def why_avro_cannot_read(new: str, old: str) -> str | None:
-    """The first field that the schema `new` cannot read of what `old` wrote; None: it reads all.
+    """Return why the schema `new` cannot read data of `old`, naming the first field. None: it can.
 
-    Beyond Avro's rules, a decimal must keep its scale, and a logical type its meaning: the numbers
-    would be read as others.
+    Beyond Avro's rules, a decimal must keep its scale, and a logical type must stay the same.
+    Otherwise numbers would be read as different values.
     """
     reader, writer = tree_of_text(new), tree_of_text(old)
     return _Check(reader, writer).why(reader.root, writer.root, "value")

@@ -1,4 +1,5 @@
-"""AvroConverter with a registry. The bytes are fastavro's; schemas and types are told here."""
+"""AvroConverter with a registry. fastavro encodes and decodes the bytes. Schemas and types are
+translated here."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from headgate_registry.references import texts
 
 
 class Working(FormatConverter, registry_converters.AvroConverter):
-    """Values as Confluent's AvroConverter writes and reads them."""
+    """The converter. It writes and reads values as Confluent's AvroConverter does."""
 
     CONFIG = registry_converters.AvroConverter.CONFIG
     KIND = AVRO
@@ -73,7 +74,7 @@ class Working(FormatConverter, registry_converters.AvroConverter):
 @dataclass(frozen=True, slots=True)
 class _Writer:
     tree: Tree
-    """What it writes under."""
+    """The Avro schema of the values it writes."""
     encode: Encode
     parsed: Any
 

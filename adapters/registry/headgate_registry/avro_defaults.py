@@ -1,4 +1,5 @@
-"""Defaults in Avro's JSON as what fastavro takes: bytes are bytes, branches are named."""
+"""Translation of defaults in Avro's JSON into values for fastavro, with bytes as bytes and named
+branches of unions."""
 
 from typing import Any
 
@@ -7,9 +8,10 @@ from headgate_registry.avro_tree import INNER, Tree, is_branch
 
 
 def carried_default(tree: Tree, node: Any, given: Any, path: str) -> Any:
-    """
+    """Return the value of a default for fastavro.
+
     Raises:
-        DataError: the default is none of its type.
+        DataError: the default is not a value of its type.
     """
     node = tree.at(node)
     if isinstance(node, list):
@@ -39,7 +41,8 @@ def carried_default(tree: Tree, node: Any, given: Any, path: str) -> Any:
 
 
 def _of_union(tree: Tree, node: list[Any], given: Any, path: str) -> Any:
-    """The default of a union is one of its first type; some writers put a null first."""
+    """Return the value of a union's default. By Avro's rules it is of the first type, but some
+    writers put null first, so all types are tried."""
     if given is None and "null" in node:
         return None
     errors: list[DataError] = []

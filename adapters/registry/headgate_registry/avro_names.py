@@ -1,7 +1,7 @@
-"""Names that Connect's schemas have in Avro, and the words for what only Connect knows.
+"""Names of Connect's schemas in Avro, and of properties that only Connect reads.
 
-Source: Confluent's AvroData (7.x). A registry has schemas of Java's converter under these words,
-so they must be the same here.
+Source: Confluent's AvroData (7.x). Schemas that Java's converter has registered contain these
+names, so they must be the same here.
 """
 
 import re
@@ -23,27 +23,29 @@ CONNECT_TYPE: Final = "connect.type"
 INTERNAL_TYPE: Final = "connect.internal.type"
 
 ENUM: Final = "io.confluent.connect.avro.Enum"
-"""Parameter of a text: full name of the enum that it came from; with ``.SYMBOL`` each symbol."""
+"""Parameter of a STRING that was an enum, with the enum's full name. There is one more parameter
+for each symbol, with ``.SYMBOL`` appended."""
 UNION: Final = "io.confluent.connect.avro.Union"
-"""Name of the struct that a union of several types becomes: one field for each."""
+"""Name of the STRUCT that a union of several types becomes. It has one field for each type."""
 FIXED_SIZE: Final = "connect.fixed.size"
-"""Parameter of bytes that came from a fixed."""
+"""Parameter of BYTES that were a fixed, with its size."""
 PRECISION_DEFAULT: Final = 64
-"""Precision of a decimal whose schema says none."""
+"""Precision of a decimal whose schema names none."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DEFAULT: Final = re.compile(re.escape(f"{NAMESPACE}.{DEFAULT_NAME}") + r"\d*")
 
 
 def is_default(full_name: str) -> bool:
-    """Whether a record has this name because its schema has none."""
+    """Return whether this is the name of a record whose Connect schema has none."""
     return _DEFAULT.fullmatch(full_name) is not None
 
 
 def check_name(name: str, path: str) -> str:
-    """
+    """Return `name` if it is valid in Avro.
+
     Raises:
-        DataError: Avro takes no such name.
+        DataError: it is not.
     """
     if _NAME.fullmatch(name) is None:
         raise DataError(
@@ -54,10 +56,10 @@ def check_name(name: str, path: str) -> str:
 
 
 def split_name(full_name: str, path: str) -> tuple[str, str | None]:
-    """Name and namespace.
+    """Return the name and the namespace in a full name.
 
     Raises:
-        DataError: Avro takes no such name.
+        DataError: the name is not valid in Avro.
     """
     namespace, _, name = full_name.rpartition(".")
     for part in (*(namespace.split(".") if namespace else ()), name):
@@ -66,7 +68,7 @@ def split_name(full_name: str, path: str) -> tuple[str, str | None]:
 
 
 def full_name(node: dict[str, Any], namespace: str | None) -> str:
-    """Full name of a record, enum or fixed, in the namespace around it."""
+    """Return the full name of a record, enum or fixed. `namespace` is that around it."""
     name = str(node["name"])
     if "." in name:
         return name

@@ -1,8 +1,9 @@
-"""Avro's schemas as Connect's, and the values under them. Source: AvroData.toConnectSchema.
+"""Translation of Avro schemas, and of their values, into Connect's. Source:
+AvroData.toConnectSchema.
 
-Differs: microseconds and nanoseconds become the times of `headgate.connector.times`, which Java
-reads as plain numbers; a schema gets no version from the registry, so it comes out as it went in;
-a schema that contains itself is refused by its name.
+Differs: microseconds and nanoseconds become the times of `headgate.connector.times`, where Java has
+plain numbers. A schema does not get the registry's version, so it comes out as it went in. A schema
+that contains itself is refused, by name.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from headgate_registry.avro_defaults import carried_default
 from headgate_registry.avro_tree import INNER, Tree, is_branch
 
 Decode = Callable[[Any], Any]
-"""From what fastavro reads to a value of Connect."""
+"""Translates a value that fastavro has read into a Connect value."""
 
 _PLAIN: Final[Mapping[str, Schema]] = {
     "boolean": s.BOOLEAN,
@@ -45,16 +46,18 @@ _LOGICAL: Final[Mapping[tuple[str, str], Schema]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A schema of Connect, and how its values are made; None: they are as fastavro gives them."""
+    """A Connect schema, and the translation of its values. Without `decode`, values are as fastavro
+    returns them."""
 
     schema: Schema
     decode: Decode | None
 
 
 def reader_of(tree: Tree) -> Reader:
-    """
+    """Return the reader of an Avro schema.
+
     Raises:
-        DataError: Connect has no such schema; names the field.
+        DataError: Connect cannot express the schema. The message names the field.
     """
     return _Maker(tree).made(tree.root, "value")
 
@@ -65,10 +68,11 @@ class _Maker:
     inside: list[str] = field(default_factory=list[str])
 
     def made(self, node: Any, path: str, default: Any = None, doc: str | None = None) -> Reader:
-        """
+        """Return the reader of a node.
+
         Args:
-            default: of the field, in Avro's JSON.
-            doc: of the field.
+            default: default of the field, in Avro's JSON.
+            doc: documentation of the field.
         """
         node = self.tree.at(node)
         if isinstance(node, list):
@@ -114,7 +118,8 @@ class _Maker:
             raise DataError(f"{path}: the type {kind!r} is none of Avro's")
         schema = _LOGICAL.get((kind, str(logical)), _PLAIN[kind])
         if names.CONNECT_NAME in props and logical_type(schema) is None:
-            schema = _PLAIN[kind]  # a time of ours: its name and parameters are said
+            # A time of `headgate.connector.times`: `props` has its Connect name and parameters.
+            schema = _PLAIN[kind]
         return Reader(schema, _carried(schema) if logical_type(schema) else None)
 
     def _record(self, props: Mapping[str, Any], path: str) -> Reader:
@@ -240,7 +245,7 @@ class _Maker:
 
 
 def member_name(node: Any) -> str:
-    """Name of the field that a branch of a union becomes."""
+    """Return the name of the field for a branch of a union."""
     if isinstance(node, str):
         return node
     return str(node.get("name") or node["type"]).rpartition(".")[2]
@@ -281,7 +286,7 @@ def _same(value: Any) -> Any:
 
 
 def _is_entry(node: Any) -> bool:
-    """Source: AvroData.isMapEntry."""
+    """Return whether a record is an entry of a map. Source: AvroData.isMapEntry."""
     if not isinstance(node, dict) or node["type"] != "record":
         return False
     if [one["name"] for one in node["fields"]] != [names.KEY, names.VALUE]:

@@ -1,7 +1,7 @@
-"""Connect's schemas as Avro's. Source: AvroData.fromConnectSchema (Confluent 7.x).
+"""Translation of Connect schemas into Avro's. Source: AvroData.fromConnectSchema (Confluent 7.x).
 
-Differs: microseconds and nanoseconds of `headgate.connector.times` have Avro's logical type beside
-their Connect name; two structs of one name and different fields are refused by that name.
+Differs: microseconds and nanoseconds of `headgate.connector.times` get Avro's logical type, beside
+their Connect name. Two structs of one name with different fields are refused, by that name.
 """
 
 from dataclasses import dataclass, field
@@ -41,22 +41,21 @@ UNITS: Final = {"us": "micros", "ns": "nanos"}
 
 
 def avro_of(schema: Schema, *, meta: bool = True, enums: bool = False) -> Any:
-    """
-    Args:
-        meta: with the properties that only Connect reads.
-        enums: a text that came from an enum becomes that enum.
+    """Return the Avro schema of a Connect schema, as parsed JSON.
 
-    Returns:
-        The Avro schema as parsed JSON.
+    Args:
+        meta: include the properties that only Connect reads.
+        enums: make an enum of a STRING that was one.
 
     Raises:
-        DataError: Avro has no such schema; names the field.
+        DataError: Avro cannot express the schema. The message names the field.
     """
     return _short(_Maker(meta, enums).made(schema, "value"), None)
 
 
 def _short(node: Any, around: str | None) -> Any:
-    """Without the namespaces that are those around a type, as Avro's Java library writes it."""
+    """Return a node without namespaces that equal the one around the type, as Avro's Java library
+    writes it."""
     if isinstance(node, str):
         namespace, _, name = node.rpartition(".")
         return name if namespace and namespace == around else node
@@ -83,13 +82,13 @@ class _Maker:
     meta: bool
     enums: bool
     known: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Definitions by full name: a second use of one is its name alone."""
+    """Definitions by full name. A second use of a definition is written as its name alone."""
     structs: list[tuple[Schema, str]] = field(default_factory=list[tuple[Schema, str]])
-    """Structs without a name, each with the one it got."""
+    """Structs without a name, each with the name that it was given."""
     entries: list[tuple[Schema | None, Schema | None]] = field(
         default_factory=list[tuple[Schema | None, Schema | None]]
     )
-    """Keys and values of maps without a name, in the order of their entries' numbers."""
+    """(key schema, value schema) of maps without a name, in the order of their entries' numbers."""
 
     def made(self, schema: Schema, path: str) -> Any:
         found = self._required(schema, path)
@@ -165,7 +164,8 @@ class _Maker:
         return self._finished(node, schema, path)
 
     def _struct_name(self, schema: Schema, path: str) -> tuple[str, str | None]:
-        """Like structs without a name get one name."""
+        """Return the name and namespace of a struct. Equal structs without a name get the same
+        name."""
         if schema.name is not None:
             return names.split_name(schema.name, path)
         like = schema.as_required()
@@ -178,8 +178,11 @@ class _Maker:
         return name, names.NAMESPACE
 
     def _entry_name(self, schema: Schema, path: str) -> tuple[str, str | None]:
-        """Like entries of maps without a name get one name; Java gives it to unlike ones, too, and
-        cannot read that schema."""
+        """Return the name and namespace of a map's entry.
+
+        Equal entries of maps without a name get the same name. Java also gives it to different
+        entries, and then cannot read the schema.
+        """
         if schema.name is not None:
             return names.split_name(schema.name, path)
         like = schema.key_schema, schema.value_schema
@@ -240,10 +243,10 @@ def _unit_type(schema: Schema) -> str | None:
 
 
 def json_default(schema: Schema, value: Any, path: str) -> Any:
-    """A default as Avro writes it in JSON: bytes are text of as many characters.
+    """Return a default in Avro's JSON, in which bytes are a text with one character for each byte.
 
     Raises:
-        DataError: JSON has no such number.
+        DataError: the default is a number that JSON does not have (NaN or an infinity).
     """
     kind, logical = schema.type, logical_type(schema)
     if value is None:
@@ -275,6 +278,6 @@ def json_default(schema: Schema, value: Any, path: str) -> Any:
 
 
 def decimal_bytes(number: int) -> bytes:
-    """Two's complement in as few bytes as hold it."""
+    """Return the two's complement of `number` in as few bytes as possible, big-endian."""
     length = (number if number >= 0 else ~number).bit_length() // 8 + 1
     return number.to_bytes(length, "big", signed=True)

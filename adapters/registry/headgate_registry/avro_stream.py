@@ -1,4 +1,4 @@
-"""Values of Connect from bytes of Avro, one after the other."""
+"""A reader of Connect values from consecutive Avro values."""
 
 from collections.abc import Callable
 from typing import Any, BinaryIO
@@ -12,12 +12,14 @@ from headgate_registry.avro_tree import Tree
 
 
 def stream_reader(tree: Tree) -> tuple[Schema, Callable[[BinaryIO, str], Any]]:
-    """The schema of Connect, and what reads the next value of a stream; it is told what to call its
-    bytes. It raises `DataError` where they are none of the schema, or have no form in Connect. If
-    the error has no cause but another `DataError`, the stream stands behind the value.
+    """Return the Connect schema, and a function that reads the next value of a stream.
+
+    The function's second argument is a description of the bytes, for error messages. It raises
+    `DataError` if the bytes do not match the schema, or the value has no form in Connect. If the
+    error has no cause but another `DataError`, the stream stands behind the value.
 
     Raises:
-        DataError: Connect has no such schema.
+        DataError: Connect cannot express the schema.
     """
     made = reader_of(tree)
     parsed, decode = parsed_schema(tree), made.decode
@@ -62,10 +64,10 @@ def _no_avro(what: str, error: Exception) -> DataError:
 
 
 def parsed_schema(tree: Tree) -> Any:
-    """As fastavro takes it.
+    """Return the schema as fastavro needs it.
 
     Raises:
-        DataError: it is none.
+        DataError: it is not a valid Avro schema.
     """
     try:
         return fastavro.parse_schema(tree.bare)

@@ -1,7 +1,8 @@
-"""An Avro schema made ready: names resolved, and unions of several types told apart by name.
+"""A prepared Avro schema, with names resolved, and the types of unions distinguished by name.
 
-A union of several types becomes one of records with a single field. The bytes are the same, and
-fastavro then says which branch a value is of, where it would have to guess by the value.
+In a union of several types, each type is wrapped in a record with a single field. The bytes are the
+same. fastavro then reports the branch of a value by the record's name, and need not guess it from
+the value.
 """
 
 import json
@@ -22,24 +23,26 @@ _KEPT: Final = ("type", "name", "fields", "items", "values", "symbols", "size")
 
 @dataclass(slots=True)
 class Tree:
-    """`root` has all properties; `bare` what fastavro needs. Named types have full names."""
+    """A prepared schema. `root` has all properties, and `bare` only those that fastavro needs.
+    Named types have full names."""
 
     root: Any
     named: dict[str, Any] = field(default_factory=dict[str, Any])
     record: str | None = None
-    """Full name, where the schema is a record, or one or null."""
+    """Full name of the record, if the schema is a record, or a union of a record and null."""
 
     @property
     def bare(self) -> Any:
         return _bare(self.root)
 
     def at(self, node: Any) -> Any:
-        """The definition that a name stands for; other nodes as they are."""
+        """Return the definition of a name. Other nodes are returned as they are."""
         return self.named.get(node, node) if isinstance(node, str) else node
 
 
 def tree_of(document: Any, others: Mapping[str, str] | None = None) -> Tree:
-    """
+    """Prepare a schema that is parsed JSON.
+
     Args:
         others: texts of schemas that this one refers to, by name.
 
@@ -62,7 +65,8 @@ def tree_of(document: Any, others: Mapping[str, str] | None = None) -> Tree:
 
 
 def tree_of_text(text: str, others: Mapping[str, str] | None = None) -> Tree:
-    """
+    """As `tree_of`, from a text.
+
     Raises:
         DataError: this is no Avro schema.
     """
@@ -79,7 +83,7 @@ class _Maker:
     foreign: dict[str, tuple[Any, str | None]] = field(
         default_factory=dict[str, tuple[Any, "str | None"]]
     )
-    """Definitions of other schemas, put in where they are used first."""
+    """Definitions from other schemas. Each is inserted where it is used first."""
     branches: int = 0
 
     def learn(self, node: Any, namespace: str | None) -> None:

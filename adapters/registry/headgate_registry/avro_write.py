@@ -1,7 +1,7 @@
-"""Values of Connect as what fastavro writes, under their own schema or under another one.
+"""Translation of Connect values into values for fastavro, under their own schema or another one.
 
-Source: AvroData.fromConnectData. Differs: under another schema (`use.latest.version`) a field that
-would be left out, or a logical type that would be another, is refused by name.
+Source: AvroData.fromConnectData. Differs: under another schema (`use.latest.version`), a record is
+refused if a field would be left out or a logical type would change. The error names the field.
 """
 
 from collections.abc import Callable
@@ -41,12 +41,13 @@ _TARGETS: Final = {
 
 
 class Encoders:
-    """Makes a function from values of a schema to what fastavro writes under a tree."""
+    """A factory of functions that translate values of a Connect schema into values that fastavro
+    writes under an Avro schema."""
 
     def __init__(self, tree: Tree, *, keep_nulls: bool) -> None:
         """
         Args:
-            keep_nulls: a null is written as a null where its schema has a default.
+            keep_nulls: write a null as a null, even if its schema has a default.
         """
         self._tree = tree
         self._keep_nulls = keep_nulls
@@ -54,13 +55,14 @@ class Encoders:
     def of(
         self, schema: Schema, node: Any, path: str = "value", *, of_struct: bool = False
     ) -> Encode:
-        """
+        """Return the function for a Connect schema and a node of the Avro schema.
+
         Args:
-            of_struct: this is a struct's field: a null there is its default, as Java's Struct has
-                it; a null in a list or map stays one.
+            of_struct: the schema is that of a struct's field. A null there is its default, as in
+                Java's Struct. A null in a list or map remains null.
 
         Raises:
-            DataError: the node cannot hold each value of the schema; names the field.
+            DataError: the node cannot hold every value of the schema. The message names the field.
         """
         node = self._tree.at(node)
         if isinstance(node, list):

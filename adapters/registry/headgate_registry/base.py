@@ -1,4 +1,4 @@
-"""What the three converters have in common: ids, subjects, caches and the head of a value."""
+"""The common part of the three converters: schema ids, subjects, caches and the head of a value."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -27,13 +27,14 @@ OpenLog = Callable[[], SchemaLog]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A Connect schema as one of a format."""
+    """A Connect schema, translated into a format's schema."""
 
     registered: RegisteredSchema
     record: str | None
-    """Full name, for subjects; None: it describes no record."""
+    """Full name of the record, for subjects. None: the schema describes no record."""
     write: Callable[[Any], bytes]
-    """Writes a value that the Connect schema takes. Raises DataError: the format cannot hold it."""
+    """Encodes a value that is valid under the Connect schema. Raises DataError if the format cannot
+    hold it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ _PLAIN: Final[Mapping[type, Schema]] = {
 
 
 class FormatConverter(RegistryConverter, ABC):
-    """Base of the converters; a format gives `KIND`, `written`, `written_as` and `reader`."""
+    """Base class of the converters. A subclass for a format defines `KIND`, `written`, `written_as`
+    and `reader`."""
 
     KIND: str
 
@@ -61,9 +63,10 @@ class FormatConverter(RegistryConverter, ABC):
         self._registry: SchemaRegistry | None = None
 
     def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
-        """
+        """Configure the converter and open its registry.
+
         Raises:
-            ConfigError: a key with a wrong value, or keys that do not go together.
+            ConfigError: a key has a wrong value, or two keys exclude each other.
             MissingExtraError: the client of a registry is not installed.
         """
         parsed = self.CONFIG.parse(config)
@@ -174,32 +177,34 @@ class FormatConverter(RegistryConverter, ABC):
 
     @abstractmethod
     def written(self, schema: Schema) -> Written:
-        """
+        """Translate a Connect schema into one of the format.
+
         Raises:
-            DataError: the format has no such schema; names the field.
+            DataError: the format cannot express the schema. The message names the field.
         """
 
     @abstractmethod
     def written_as(self, schema: Schema, target: RegisteredSchema) -> Callable[[Any], bytes]:
-        """Writes values of `schema` under another one.
+        """Return a function that encodes values of `schema` under another schema.
 
         Raises:
-            DataError: something would be lost; names the field.
+            DataError: something would be lost. The message names the field.
         """
 
     @abstractmethod
     def reader(self, found: RegisteredSchema) -> Read:
-        """
+        """Return a function that decodes the bytes of a value.
+
         Raises:
-            DataError: Connect has no such schema; names the field.
+            DataError: Connect cannot express the schema. The message names the field.
         """
 
 
 def _schema_of(value: Any) -> Schema:
-    """The schema that Java's connectors give to such a value.
+    """Return the schema that Java's connectors give to such a value.
 
     Raises:
-        DataError: objects and lists do not tell their schema.
+        DataError: the value is an object or a list, whose schema cannot be inferred.
     """
     found = _PLAIN.get(type(value))
     if found is None:

@@ -1,4 +1,4 @@
-"""Whether a new version of a schema can read what an older one wrote: BACKWARD."""
+"""The BACKWARD check: whether a new version of a schema can read data of an older one."""
 
 import json
 
@@ -10,7 +10,7 @@ from headgate_registry.schema_fit import why_cannot_read
 
 
 def why_not(new: RegisteredSchema, old: RegisteredSchema) -> str | None:
-    """Why `new` cannot read what `old` wrote; None: it can."""
+    """Return why `new` cannot read data of `old`. None: it can."""
     if new.kind != old.kind:
         return f"it is of type {new.kind}, the version before it {old.kind}"
     if new.kind == AVRO:

@@ -1,4 +1,4 @@
-"""The working converter of each class of `headgate.connector.registry_converters`."""
+"""The working converters for the classes of `headgate.connector.registry_converters`."""
 
 import importlib
 from typing import Final
@@ -15,9 +15,10 @@ _MODULES: Final = {
 
 
 def working(found: type[RegistryConverter], open_log: OpenLog | None) -> FormatConverter:
-    """
+    """Make the working converter for a converter's class.
+
     Args:
-        open_log: opens the schemas of the embedded log; None: the log is another.
+        open_log: opens the schemas of the embedded log. None: the transport is another one.
 
     Raises:
         MissingExtraError: a package of the extra ``registry`` is not installed.

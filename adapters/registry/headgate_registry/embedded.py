@@ -1,5 +1,5 @@
-"""The registry in the embedded log: a `SchemaLog`, and the rule that a new schema goes with the
-ones before it."""
+"""The schema registry in the embedded log: a `SchemaLog`, and the check that new versions are
+compatible."""
 
 from typing import Final
 
@@ -19,8 +19,8 @@ _TRIES: Final = 100
 
 
 class EmbeddedRegistry:
-    """A `SchemaRegistry`. A new version must be able to read what the newest one before it wrote:
-    BACKWARD, the default of Confluent's registry."""
+    """A `SchemaRegistry` on the embedded log. A new version must be able to read data of the newest
+    version before it. This is BACKWARD compatibility, the default of Confluent's registry."""
 
     def __init__(self, log: SchemaLog) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""JsonSchemaConverter with a registry. Values are written and read as Connect's JSON."""
+"""JsonSchemaConverter with a registry. Values are Connect's JSON."""
 
 import decimal
 import json
@@ -22,9 +22,9 @@ from headgate_registry.schema_fit import why_not_under
 
 
 class Working(FormatConverter, registry_converters.JsonSchemaConverter):
-    """Values as Confluent's JsonSchemaConverter writes and reads them.
+    """The converter. It writes and reads values as Confluent's JsonSchemaConverter does.
 
-    Differs: a property that is not in the schema is refused by its name, where Java drops it.
+    Differs: a property that is not in the schema is refused, by name. Java drops it.
     """
 
     CONFIG = registry_converters.JsonSchemaConverter.CONFIG

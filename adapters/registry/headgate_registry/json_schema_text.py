@@ -1,7 +1,8 @@
-"""Connect's schemas as JSON Schema and back. Source: JsonSchemaData (Confluent 7.x).
+"""Translation of Connect schemas into JSON Schema and back. Source: JsonSchemaData (Confluent 7.x).
 
-Differs: properties that no schema names are refused where Java drops them (see the converter); a
-choice of several types, and a reference to another document, are refused by their path.
+Differs: properties that are not in the schema are refused, where Java drops them (see the
+converter). A choice of several types, and a reference to another document, are refused. The error
+names the path.
 """
 
 import json
@@ -44,7 +45,8 @@ _NULL: Final = {"type": "null"}
 
 
 def has_text_keys(schema: Schema) -> bool:
-    """Whether a MAP is an object in JSON; else it is a list of objects with key and value."""
+    """Return whether a MAP is an object in JSON. Otherwise it is a list of objects with key and
+    value."""
     keys = cast(Schema, schema.key_schema)
     return keys.type is SchemaType.STRING and not keys.optional
 
@@ -53,10 +55,10 @@ def has_text_keys(schema: Schema) -> bool:
 
 
 def json_schema_of(schema: Schema, index: int | None = None) -> dict[str, Any]:
-    """The JSON Schema of `schema`, as parsed JSON.
+    """Return the JSON Schema of a Connect schema, as parsed JSON.
 
     Args:
-        index: place of a field in its struct.
+        index: place of the field in its struct, if it is a field.
     """
     made = _required(schema)
     if schema.optional:
@@ -98,7 +100,7 @@ def _required(schema: Schema) -> dict[str, Any]:
 
 
 _ITSELF: Final = (SchemaType.BOOLEAN, SchemaType.STRING)
-"""Types that JSON's type says alone."""
+"""Connect types that follow from JSON's type alone."""
 
 
 def _map(schema: Schema) -> dict[str, Any]:
@@ -110,7 +112,8 @@ def _map(schema: Schema) -> dict[str, Any]:
 
 
 def own_maps(numbers: DecimalFormat, use_defaults: bool = False) -> Own:
-    """Writes maps whose keys are no text as JsonSchemaConverter does; for `json_values.writer`."""
+    """Return the writer of maps whose keys are not texts, as JsonSchemaConverter writes them. It is
+    for `json_values.writer`."""
 
     def own(schema: Schema) -> Any:
         if schema.type is not SchemaType.MAP or has_text_keys(schema):
@@ -133,12 +136,14 @@ def own_maps(numbers: DecimalFormat, use_defaults: bool = False) -> Own:
 
 
 def connect_schema_of(document: Any, use_optional: bool = False) -> Schema:
-    """
+    """Return the Connect schema of a JSON Schema.
+
     Args:
+        document: the JSON Schema, as parsed JSON.
         use_optional: a property that is not in ``required`` is optional.
 
     Raises:
-        DataError: Connect has no such schema; names the path.
+        DataError: Connect cannot express the schema. The message names the path.
     """
     return _Reader(document, use_optional).made(document, "value", ())
 
@@ -247,18 +252,18 @@ class _Reader:
 
 
 def pairs_of(schema: Schema, path: str = "value") -> Any:
-    """A function that gives parsed JSON the form of Connect's own JSON: maps as lists of pairs. It
-    refuses a property that the schema does not have.
+    """Return a function that converts parsed JSON to the form of Connect's own JSON, in which maps
+    are lists of pairs.
 
-    Raises:
-        DataError: from the function; names the property.
+    The function raises `DataError` for a property that the schema does not have. The message names
+    the property.
     """
     if schema.type is SchemaType.STRUCT:
         fields = {one.name: pairs_of(one.schema, f"{path}.{one.name}") for one in schema.fields}
 
         def of_struct(value: Any) -> Any:
             if not is_dict(value):
-                return value  # the reader says what is wrong
+                return value  # `json_values.reader` reports the fault
             for name in value:
                 if name not in fields:
                     raise DataError(f"{path}.{name} is no property of the schema")
@@ -280,13 +285,13 @@ def pairs_of(schema: Schema, path: str = "value") -> Any:
 
     def of_map(value: Any) -> Any:
         if value is None:
-            return None  # the reader says whether the schema allows it
+            return None  # `json_values.reader` checks whether the schema allows it
         try:
             pairs = [[key_of(one[KEY]), each(one[VALUE])] for one in value]
         except (TypeError, KeyError) as error:
             raise DataError(f"{path} is no list of objects with key and value") from error
         if as_pairs:
-            return pairs  # the reader finds a key that is there twice
+            return pairs  # `json_values.reader` refuses a duplicate key
         found = dict(cast("list[tuple[Any, Any]]", pairs))
         if len(found) < len(pairs):
             raise DataError(f"{path} has a key twice, expected each once")

@@ -1,4 +1,5 @@
-"""ProtobufConverter with a registry. Files are compiled by protoc; messages are Google's."""
+"""ProtobufConverter with a registry. protoc compiles the files, and Google's library encodes and
+decodes the messages."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,7 +18,7 @@ from headgate_registry.schema_fit import why_not_under
 
 
 class Working(FormatConverter, registry_converters.ProtobufConverter):
-    """Values as Confluent's ProtobufConverter writes and reads them."""
+    """The converter. It writes and reads values as Confluent's ProtobufConverter does."""
 
     CONFIG = registry_converters.ProtobufConverter.CONFIG
     KIND = PROTOBUF

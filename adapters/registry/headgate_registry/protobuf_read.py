@@ -1,7 +1,9 @@
-"""Protobuf's messages as Connect's schemas and values. Source: ProtobufData (Confluent 7.x).
+"""Translation of Protobuf messages into Connect schemas and values. Source: ProtobufData (Confluent
+7.x).
 
-Differs: members of a oneof are optional fields, as with Java's ``flatten.unions``; an unsigned
-number over INT64 is refused; so are fields that the schema does not have and Java drops.
+Differs: members of a oneof are optional fields, as with Java's ``flatten.unions``. An unsigned
+number that INT64 cannot hold is refused. So are fields that are not in the schema, which Java
+drops.
 """
 
 import datetime
@@ -31,7 +33,7 @@ _KINDS: Final[Mapping[int, Schema]] = {
     9: s.STRING,
     12: s.BYTES,
 }
-"""Schemas by the number of a type in descriptor.proto."""
+"""Connect schemas by the number of a type in descriptor.proto."""
 _ENUM_TYPE: Final = 14
 _MESSAGES: Final = {
     "google.type.Date": s.DATE_SCHEMA,
@@ -41,15 +43,17 @@ _MESSAGES: Final = {
 
 
 class Message:
-    """A message of a file: its class, its Connect schema, and how its values are read."""
+    """A message type of a file: its class, its Connect schema, and the reader of its values."""
 
     def __init__(self, text: str, others: Mapping[str, str], path: list[int]) -> None:
         """
         Args:
-            path: place of the message among those of the file, then within that one.
+            text: the .proto file.
+            others: texts of files that it imports, by path.
+            path: index of the message in the file, then of each nested message.
 
         Raises:
-            DataError: no schema of Protobuf, or one that Connect does not have.
+            DataError: this is no Protobuf schema, or Connect cannot express it.
         """
         data, pool = compiled(text, others)
         found = data
@@ -81,7 +85,7 @@ class Message:
 
 
 def schema_of_text(text: str, others: Mapping[str, str] | None = None) -> Schema:
-    """The schema of a file's first message."""
+    """Return the Connect schema of a file's first message."""
     return Message(text, others or {}, [0]).schema
 
 

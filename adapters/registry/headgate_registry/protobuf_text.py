@@ -1,8 +1,8 @@
-"""Connect's schemas as .proto files. Source: ProtobufData (Confluent 7.x).
+"""Translation of Connect schemas into .proto files. Source: ProtobufData (Confluent 7.x).
 
-Differs: what Protobuf's own words cannot say (narrow integers, names, versions, parameters,
-defaults, which items may be null) stands as one parameter of the message, `SCHEMA`, so that our
-converter reads the schema as it was; Java's reads the rest.
+Differs: Protobuf cannot express narrow integers, names, versions, parameters, defaults, and which
+items may be null. For these, the message has the whole Connect schema as a parameter, `SCHEMA`.
+This converter reads it and gets the schema as it was. Java's converter reads the rest.
 """
 
 import re
@@ -19,7 +19,7 @@ from headgate.java.json import dumps
 from headgate_registry.protoc import DECIMAL_FILE, META_FILE
 
 SCHEMA: Final = "headgate.schema"
-"""Parameter of a message: its Connect schema, in the form of JsonConverter."""
+"""Parameter of a message, with its Connect schema in JsonConverter's form."""
 DEFAULT_NAME: Final = "ConnectDefault"
 _SCALARS: Final = {
     SchemaType.INT8: "int32",
@@ -38,19 +38,19 @@ LOGICAL: Final = {
     s.TIME: ("google.type.TimeOfDay", "google/type/timeofday.proto"),
     s.TIMESTAMP: ("google.protobuf.Timestamp", "google/protobuf/timestamp.proto"),
 }
-"""Message and file of each logical type."""
+"""(message, file that defines it) of each logical type."""
 _KEYS: Final = (SchemaType.STRING, SchemaType.BOOLEAN, SchemaType.INT32, SchemaType.INT64)
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def proto_of(schema: Schema, read_back: Callable[[str], Schema]) -> tuple[str, str]:
-    """The .proto file of a STRUCT, and the full name of its message.
+    """Return the .proto file of a STRUCT, and the full name of its message.
 
     Args:
-        read_back: the schema that is read from such a text.
+        read_back: returns the Connect schema of a .proto file.
 
     Raises:
-        DataError: Protobuf has no such schema; names the field.
+        DataError: Protobuf cannot express the schema. The message names the field.
     """
     if schema.type is not SchemaType.STRUCT:
         raise DataError(
@@ -77,7 +77,7 @@ def proto_of(schema: Schema, read_back: Callable[[str], Schema]) -> tuple[str, s
 def _says_all(text: str, schema: Schema, read_back: Callable[[str], Schema]) -> bool:
     try:
         return read_back(text) == schema
-    except DataError:  # a decimal, whose scale the text does not say
+    except DataError:  # the schema has a decimal, whose scale is not in the text
         return False
 
 
@@ -88,7 +88,7 @@ def _file(package: str, name: str, imports: list[str], body: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A literal in ASCII; each byte beyond it as an escape."""
+    """Return a literal in ASCII, with each other byte as an escape."""
     return (
         dumps(text).decode().encode("ascii", "backslashreplace").decode()
         if text.isascii()
@@ -110,7 +110,8 @@ class _Maker:
         return "".join(lines)
 
     def _field(self, name: str, schema: Schema, path: str, indent: str) -> tuple[str, str]:
-        """Messages that it needs, and its type with the words before it."""
+        """Return the nested messages that a field needs, and its type with the keywords before
+        it."""
         if schema.type is SchemaType.ARRAY:
             nested, kind = self._single(
                 name, cast(Schema, schema.value_schema), f"{path}[]", indent
@@ -150,7 +151,7 @@ class _Maker:
 
 
 def _tag(number: int) -> int:
-    """Numbers 19000 to 19999 are Protobuf's own."""
+    """Return the tag of a field. Protobuf reserves the tags 19000 to 19999."""
     return number if number < 19_000 else number + 1000
 
 

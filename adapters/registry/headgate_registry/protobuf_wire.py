@@ -1,5 +1,8 @@
-"""The path of a message in its file, which stands between a schema's id and the message: places
-of messages from the outermost in, as zigzag numbers after their count; one zero for the first."""
+"""The path of a message in its file, which comes between a schema's id and the message.
+
+It is the count of its indexes, then the index of each message from the outermost inwards, all as
+zigzag varints. A single zero stands for the first message.
+"""
 
 from headgate.connector.data_error import DataError
 
@@ -7,10 +10,10 @@ FIRST = b"\0"
 
 
 def path_of(data: bytes) -> tuple[list[int], int]:
-    """The path, and where the message begins.
+    """Return the path, and the position at which the message begins.
 
     Raises:
-        DataError: the bytes end within the path.
+        DataError: the bytes end within the path, or its count is impossible.
     """
     count, at = _number(data, 0)
     if count == 0:

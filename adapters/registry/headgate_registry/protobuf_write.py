@@ -1,4 +1,4 @@
-"""Values of Connect as Protobuf's messages. Source: ProtobufData.fromConnectData."""
+"""Translation of Connect values into Protobuf messages. Source: ProtobufData.fromConnectData."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -13,9 +13,10 @@ Fill = Callable[[Any, Any], None]
 
 
 def filler(schema: Schema, descriptor: Any, path: str = "value") -> Fill:
-    """
+    """Return a function that fills a message from a struct's value.
+
     Raises:
-        DataError: a field that the message does not have.
+        DataError: the message does not have a field of the schema.
     """
     ways: list[tuple[str, Fill, Schema]] = []
     for one in schema.fields:
@@ -95,7 +96,7 @@ def _map(one: Any, values: Schema, path: str) -> Fill:
 
 
 def _message(one: Any, schema: Schema, path: str) -> Fill | None:
-    """None: the field is a scalar."""
+    """Return a function that fills a field's message. None: the field is a scalar."""
     logical = logical_type(schema)
     if logical == s.DECIMAL:
         scale = schema.scale
@@ -103,7 +104,7 @@ def _message(one: Any, schema: Schema, path: str) -> Fill | None:
         def decimal(message: Any, value: Any) -> None:
             number = from_logical(schema, value)
             message.value = decimal_bytes(number)
-            # The value's own digits: Java rounds to so many when it reads.
+            # The precision is that of this value, because Java rounds to it when it reads.
             message.precision, message.scale = len(str(abs(number))), scale
 
         return decimal

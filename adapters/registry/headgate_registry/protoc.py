@@ -1,4 +1,4 @@
-"""Texts of .proto files compiled by Google's own compiler, which the package grpcio-tools has."""
+"""Compilation of .proto files by Google's own compiler, which is in the package grpcio-tools."""
 
 import subprocess
 import sys
@@ -29,19 +29,19 @@ _KNOWN: Final[Mapping[str, str]] = {
     "extend google.protobuf.EnumOptions { Meta enum_meta = 1088; } "
     "extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }",
 }
-"""Files that each registry of Confluent's has, in the fields that are used here."""
+"""Files that every Confluent registry has, with only the fields that are used here."""
 _SECONDS: Final = 60
 MESSAGE_META: Final[Any] = vars(meta_pb2)["message_meta"]
 
 
 def compiled(text: str, others: Mapping[str, str]) -> tuple[Any, Any]:
-    """The file's descriptor as data, and a pool that has it and all that it imports.
+    """Compile a file. Return its descriptor, and a pool that has it and all files it imports.
 
     Args:
         others: texts of files that it imports, by path.
 
     Raises:
-        DataError: this is no schema of Protobuf; says the compiler's reason.
+        DataError: this is no Protobuf schema. The message has the compiler's reason.
     """
     data = _compiled(text, tuple(sorted(others.items())))
     files = descriptor_pb2.FileDescriptorSet.FromString(data).file

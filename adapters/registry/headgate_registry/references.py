@@ -1,14 +1,14 @@
-"""Schemas that another schema refers to, from the registry."""
+"""Lookup of the schemas that another schema refers to."""
 
 from headgate.connector.schema_registry import RegisteredSchema, SchemaRegistry
 
 
 def texts(registry: SchemaRegistry, schema: RegisteredSchema) -> dict[str, str]:
-    """Texts of all schemas that `schema` needs, at any depth, by the name of the reference; those
-    that others need come first.
+    """Return the texts of all schemas that `schema` refers to, directly or not, by the reference's
+    name. A schema comes before those that refer to it.
 
     Raises:
-        UnknownSchemaError: the registry has one of them no more.
+        UnknownSchemaError: the registry does not have one of them any more.
     """
     found: dict[str, str] = {}
     for one in schema.references:

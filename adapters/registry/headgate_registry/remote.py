@@ -1,4 +1,4 @@
-"""A schema registry behind its REST API, by Confluent's own client."""
+"""The client of a schema registry with a REST API. It uses Confluent's own client."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,15 +32,15 @@ _USER_INFO: Final = ("basic.auth.user.info", "schema.registry.basic.auth.user.in
 
 
 class RemoteRegistry:
-    """A `SchemaRegistry`. Its client keeps what it has seen, as many schemas as it is told to."""
+    """A `SchemaRegistry` over HTTP. Its client caches up to ``max.schemas.per.subject`` schemas."""
 
     def __init__(self, parsed: Mapping[str, Any]) -> None:
         """
         Args:
-            parsed: keys of a `RegistryConverter`.
+            parsed: the parsed config of a `RegistryConverter`.
 
         Raises:
-            ConfigError: an address or another key that cannot be used.
+            ConfigError: an address, or the value of another key, cannot be used.
         """
         urls, user_info = _addresses(parsed)
         self._shown = ", ".join(urls)
@@ -122,7 +122,7 @@ class RemoteRegistry:
 
 
 def _addresses(parsed: Mapping[str, Any]) -> tuple[list[str], str | None]:
-    """Addresses without user and password, and these."""
+    """Return the addresses without user and password, and ``user:password`` or None."""
     urls: list[str] = []
     in_url: str | None = None
     for text in parsed[URL]:
@@ -162,7 +162,8 @@ def _tls(parsed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_certificates(error: Exception) -> str:
-    """What to do where one side does not trust the other; empty: that is not what is wrong."""
+    """Return advice if one side does not trust the other's certificate. Empty: the error has
+    another cause."""
     text = str(error).upper()
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return (

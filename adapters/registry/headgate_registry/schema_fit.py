@@ -1,5 +1,5 @@
-"""Whether values of one Connect schema can stand under another: for formats whose schemas are read
-as Connect's before they are compared."""
+"""Comparison of Connect schemas: whether values of one are valid under another. It is for formats
+whose schemas are translated into Connect's before they are compared."""
 
 from typing import cast
 
@@ -7,7 +7,7 @@ from headgate.connector.schema import DECIMAL, Schema, SchemaType, logical_type
 
 
 def why_not_under(own: Schema, target: Schema, path: str = "value") -> str | None:
-    """Why a value of `own` cannot be written under `target` as it is; None: it can."""
+    """Return why a value of `own` cannot be written under `target` as it is. None: it can."""
     if own.optional and not target.optional:
         return f"{path} may be null, expected a required one"
     if (reason := _differs(own, target, path)) is not None:
@@ -22,7 +22,7 @@ def why_not_under(own: Schema, target: Schema, path: str = "value") -> str | Non
 
 
 def why_cannot_read(new: Schema, old: Schema, path: str = "value") -> str | None:
-    """Why `new` cannot read what `old` wrote; None: it can. A field may have gone."""
+    """Return why `new` cannot read data of `old`. None: it can. `new` may lack fields of `old`."""
     if old.optional and not new.optional:
         return f"{path} may be null in what was written"
     if (reason := _differs(old, new, path)) is not None:

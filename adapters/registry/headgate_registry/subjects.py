@@ -4,13 +4,14 @@ from headgate.connector.data_error import DataError
 
 
 def subject_of(strategy: str, topic: str, record: str | None, *, is_key: bool) -> str:
-    """
+    """Return the subject of a schema.
+
     Args:
         strategy: the strategy's class, with or without its package.
-        record: full name of the record that the schema describes; None: it describes none.
+        record: full name of the record that the schema describes. None: it describes none.
 
     Raises:
-        DataError: the strategy takes the record's name, and there is none.
+        DataError: the strategy needs the record's name, and there is none.
     """
     simple = strategy.rpartition(".")[2].lower()
     if simple == "topicnamestrategy":

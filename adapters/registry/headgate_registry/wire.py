@@ -1,7 +1,7 @@
-"""Bytes around each value: a zero, and the schema's id in four bytes, most significant first.
+"""The head of each value: a zero, and the schema's id in four bytes, most significant first.
 
-Source: Confluent's wire format. Protobuf has the path of its message behind the id, see
-`headgate_registry.protobuf_wire`.
+Source: Confluent's wire format. Protobuf has the path of its message after the id
+(`headgate_registry.protobuf_wire`).
 """
 
 import struct
@@ -18,10 +18,10 @@ def head(schema_id: int) -> bytes:
 
 
 def split(data: bytes) -> tuple[int, bytes]:
-    """Id of the schema, and the bytes behind it.
+    """Return the schema's id, and the bytes after it.
 
     Raises:
-        DataError: this is not a value with a schema's id.
+        DataError: the bytes do not begin with a schema's id.
     """
     if len(data) < _HEAD.size:
         raise DataError(
