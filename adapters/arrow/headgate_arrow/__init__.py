@@ -1,5 +1,5 @@
-"""Arrow's form of Connect's data: types, values, and batches of rows. Needs pyarrow.
+"""Arrow's form of Connect data: types, values, and batches of rows. It needs pyarrow.
 
-It serves no port, so connectors and the embedded log may use it too; they import it where they
-meet Arrow data. What needs pyarrow is in the modules, none of it here.
+It implements no port, so connectors and the embedded log may use it too. They import it when they
+get Arrow data. Only the modules import pyarrow, and not this file.
 """

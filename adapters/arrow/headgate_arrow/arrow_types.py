@@ -1,10 +1,12 @@
-"""Connect's schemas and Arrow's types: one table, read both ways. Needs pyarrow.
+"""Translation between Connect schemas and Arrow types, by one table for both directions. It needs
+pyarrow.
 
-What Connect's types cannot tell apart is kept as the parameter ``arrow.type`` of the schema: so a
-column comes out with the type it came in with. Times that Connect's types cannot hold are those
-of `headgate.connector.times`. Types with no form here are refused by their column's name: unions,
-run-end encoded, month-day-nano intervals, extension types, list views of times, and dictionaries
-inside dictionaries.
+Arrow types that Connect's types do not distinguish are kept as the parameter ``arrow.type`` of the
+schema. So a column comes out with the type it came in with. Times that Connect's types cannot hold
+are those of `headgate.connector.times`.
+
+Types without an equivalent are refused, by their column's name: unions, run-end encoded, month-day-
+nano intervals, extension types, list views of times, and dictionaries inside dictionaries.
 """
 
 import re
@@ -29,12 +31,13 @@ from headgate.connector.times import (
 from headgate_arrow.nested import decoded, inner_arrays, null_count
 
 ARROW_TYPE: Final = "arrow.type"
-"""Parameter of a schema: the Arrow type, where the schema alone would give another."""
+"""Parameter of a schema with the Arrow type, if the schema alone would give another one."""
 DICTIONARY: Final = "arrow.dictionary"
-"""Parameter of a schema: the index type of a dictionary-encoded column, ``ordered`` after it."""
+"""Parameter of a schema with the index type of a dictionary-encoded column, and ``ordered`` after
+it if it is ordered."""
 
 INSTANT: Final = pa.timestamp("ms", "UTC")
-"""The type whose values are a datetime in Python."""
+"""The only timestamp type whose values are a datetime in Python."""
 
 _PLAIN: Final[Mapping[Any, Schema]] = {
     pa.bool_(): s.BOOLEAN,
@@ -70,22 +73,22 @@ _CARRIERS: Final[Mapping[Any, Any]] = {
     pa.date64(): pa.date32(),
     pa.time32("s"): pa.int32(),
 }
-"""Types whose values reach Python by way of another type."""
+"""Types whose values are converted to Python's by way of another type, their carrier."""
 
 
 NULL: Final = "a null where it takes none"
-"""What is wrong with such a value."""
+"""Fault of a null in a place that is not nullable."""
 
 
 class NoFormError(Exception):
-    """An Arrow type that has no form in Connect's data model."""
+    """An Arrow type has no equivalent in Connect's data model, or a schema none in Arrow."""
 
 
 def struct_schema(columns: Any) -> Schema:
-    """The STRUCT of a pyarrow.Schema.
+    """Return the STRUCT schema of a pyarrow.Schema.
 
     Raises:
-        NoFormError: names the column.
+        NoFormError: a column's type has no equivalent. The message names the column.
     """
     fields = [Field(column.name, field_schema(column, column.name)) for column in columns]
     try:
@@ -95,7 +98,7 @@ def struct_schema(columns: Any) -> Schema:
 
 
 def field_schema(column: Any, path: str) -> Schema:
-    """The schema of a pyarrow.Field; `path` is its name for errors."""
+    """Return the schema of a pyarrow.Field. `path` is its name in error messages."""
     schema = _schema(column.type, path)
     return schema.as_optional() if column.nullable else schema
 
@@ -163,7 +166,11 @@ def _marked(schema: Schema, name: str, text: str) -> Schema:
 
 
 def arrow_schema(schema: Schema) -> Any:
-    """The pyarrow.Schema of a STRUCT. Raises `NoFormError`."""
+    """Return the pyarrow.Schema of a STRUCT.
+
+    Raises:
+        NoFormError: a field's schema has no Arrow type.
+    """
     return pa.schema([arrow_field(found) for found in schema.fields])
 
 
@@ -172,10 +179,10 @@ def arrow_field(found: Field) -> Any:
 
 
 def arrow_type(schema: Schema, path: str) -> Any:
-    """The Arrow type of a schema.
+    """Return the Arrow type of a schema.
 
     Raises:
-        NoFormError: names the column, by `path`.
+        NoFormError: the schema has no Arrow type. The message names the column by `path`.
     """
     kind = _undictionaried(schema, path)
     index = schema.parameters.get(DICTIONARY)
@@ -190,7 +197,7 @@ def _undictionaried(schema: Schema, path: str) -> Any:
     if mark is not None and schema.type is not SchemaType.ARRAY:
         return _by_mark(mark, path)
     if logical_type(schema) == s.DECIMAL:
-        # Arrow does not read back what has more digits after the point than digits.
+        # Arrow cannot read back a decimal whose scale exceeds its precision.
         unsaid = _DECIMAL128 if schema.scale <= _DECIMAL128 else _DECIMAL256
         precision = int(schema.parameters.get(s.PRECISION, unsaid))
         if not 1 <= precision <= _DECIMAL256:
@@ -260,8 +267,8 @@ def _list_or_map(schema: Schema, path: str) -> Any:
 
 
 def carrier(kind: Any) -> Any:
-    """The Arrow type by way of which values of `kind` become Python's and come back: times as
-    whole numbers, so that nothing of them is lost."""
+    """Return the carrier of `kind`: the Arrow type by way of which its values are converted to
+    Python's and back. Most times are integers there, so that nothing of them is lost."""
     types = pa.types
     if kind in _CARRIERS:
         return _CARRIERS[kind]
@@ -285,19 +292,20 @@ def carrier(kind: Any) -> Any:
         if types.is_large_list(kind):
             return pa.large_list(child)
         if types.is_fixed_size_list(kind):
-            # Arrow casts none that has nulls in the room of a null list, where none are taken.
+            # Null lists have null items inside. Arrow refuses to cast them to items that are not
+            # nullable.
             return pa.list_(child.with_nullable(True), kind.list_size)
         return pa.list_(child)
     return kind
 
 
 def carriers(columns: Any) -> Any:
-    """The pyarrow.Schema whose columns are the carriers of those of `columns`."""
+    """Return the pyarrow.Schema with the carriers of `columns`."""
     return pa.schema([column.with_type(carrier(column.type)) for column in columns])
 
 
 def rows_of(table: Any, by_way: Any) -> list[dict[str, Any]]:
-    """Rows of a table as values of `struct_schema`; `by_way` are its `carriers`.
+    """Return the rows of a table as values of its `struct_schema`. `by_way` are its `carriers`.
 
     Raises:
         pyarrow.ArrowException, ValueError, OverflowError: a value has no form in Python.
@@ -310,7 +318,7 @@ def rows_of(table: Any, by_way: Any) -> list[dict[str, Any]]:
 
 
 def table_of(rows: list[dict[str, Any]], columns: Any, by_way: Any) -> Any:
-    """A pyarrow.Table of these `columns` from values; `by_way` are their `carriers`.
+    """Return a pyarrow.Table of these `columns` from values. `by_way` are their `carriers`.
 
     Raises:
         pyarrow.ArrowException, ValueError, TypeError, OverflowError: a value does not fit.
@@ -325,7 +333,12 @@ def table_of(rows: list[dict[str, Any]], columns: Any, by_way: Any) -> Any:
 
 
 def _check_inner_nulls(array: Any) -> None:
-    """Raises ValueError: a list, map or struct has a null where it takes none. Arrow finds some."""
+    """Check that lists, maps and structs have no nulls in places that are not nullable. Arrow
+    itself finds only some.
+
+    Raises:
+        ValueError: there is such a null.
+    """
     if isinstance(array, pa.ChunkedArray):
         for chunk in array.chunks:
             _check_inner_nulls(chunk)
@@ -337,8 +350,8 @@ def _check_inner_nulls(array: Any) -> None:
 
 
 def has_wrong_nulls(array: Any) -> bool:
-    """Whether nulls are in the fields or items of structs, maps or lists that take none. `flatten`
-    gives a null for each field of a null struct."""
+    """Return whether structs, maps or lists have nulls in fields or items that are not nullable.
+    For each null struct, `flatten` returns a null in each field, which does not count."""
     kind, types = array.type, pa.types
     inner = inner_arrays(array)
     if types.is_struct(kind):
@@ -352,5 +365,5 @@ def has_wrong_nulls(array: Any) -> bool:
 
 
 def scalar_of(value: Any, kind: Any) -> Any:
-    """A pyarrow.Scalar of the type `kind`; as `table_of`."""
+    """Return a pyarrow.Scalar of type `kind`. Raises as `table_of`."""
     return pa.array([value], carrier(kind)).cast(kind)[0]

@@ -1,9 +1,9 @@
-"""Rows of a batch as Avro, column by column, each as AvroConverter writes it alone.
+"""A writer of batches as Avro, column by column. Each row has the bytes that AvroConverter writes.
 
-The bytes of each column are arrays of Arrow, and those of a row are joined by Arrow. A number of
-variable length is looked up in a table, 14 bits at a time. What columns do not say is refused by
-`NeedsRowsError`: unions of several types, enums, Avro's fixed, fields with a default that is needed
-now, and fields that only the Avro schema has. `headgate_registry.avro_write` says what is written.
+The bytes of a column's values are Arrow arrays, and Arrow joins those of each row. A varint is
+looked up in a table, 14 bits at a time. Some schemas and values are refused with `NeedsRowsError`:
+unions of several types, enums, Avro's fixed, fields whose default is needed, and fields that only
+the Avro schema has. `headgate_registry.avro_write` defines what is written.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,42 +28,43 @@ from headgate_arrow.column_parts import (
 )
 
 Column: TypeAlias = Callable[[Any], Parts]
-"""Makes the bytes of each value of an array."""
+"""Returns the bytes of each value of an array, in parts."""
 
 _BYTES: Final = pa.large_binary()
 _PIECE_BITS: Final = 14
 _PIECE: Final = 1 << _PIECE_BITS
 _ENDED: Final = 2 * _PIECE
-"""Place in a table of varints, behind the last pieces and those that others follow."""
+"""Index of the empty or null entry in a table of varints. Before it are the last pieces, then those
+that others follow."""
 _DOUBLE_BYTE: Final = 1 << 16
 _PRECISION: Final = 64
 """Digits of a decimal whose Avro schema names none, as in `headgate_registry.avro_names`."""
 
 
 class NeedsRowsError(Exception):
-    """The rows are to be written one by one. The message says why."""
+    """The rows must be written one by one. The message says why."""
 
 
 class Around(NamedTuple):
-    """What stands before a value in the bytes, and in place of a null."""
+    """The bytes before a value, and those in place of a null."""
 
     before: bytes
     null: bytes | None
-    """None: columns do not write a null here."""
+    """Bytes of a null. None: a null is refused here."""
 
 
 _ALONE: Final = Around(b"", None)
 
 
 class AvroColumns:
-    """Writes batches of one schema.
+    """A writer of batches of one schema.
 
     Args:
         schema: a STRUCT.
         form: how AvroConverter writes its values.
 
     Raises:
-        NeedsRowsError: for a schema that columns do not say.
+        NeedsRowsError: the schema cannot be written by columns.
     """
 
     def __init__(self, schema: Schema, form: AvroForm) -> None:
@@ -73,10 +74,11 @@ class AvroColumns:
         self._column = self._of(schema.as_required(), form.root)
 
     def values(self, batch: Any) -> list[bytes]:
-        """The bytes of each row of a RecordBatch.
+        """Return the bytes of each row of a RecordBatch.
 
         Raises:
-            NeedsRowsError, pyarrow.ArrowException, ValueError: it cannot be had by columns.
+            NeedsRowsError, pyarrow.ArrowException, ValueError: the batch cannot be written by
+                columns.
         """
         parts = self._column(batch.to_struct_array())
         return as_bytes(joined([self._head, *parts], batch.num_rows, _BYTES))
@@ -84,7 +86,8 @@ class AvroColumns:
     # -- a column --
 
     def _of(self, schema: Schema, node: Any, *, of_struct: bool = False) -> Column:
-        """
+        """Return the writer of a column.
+
         Args:
             of_struct: as for `headgate_registry.avro_write.Encoders`.
         """
@@ -181,10 +184,12 @@ class AvroColumns:
 
 
 def _blocks(items: Parts, count: int, begins: Any) -> Parts:
-    """Lists: each one block of as many items, if it has any, and the end of blocks.
+    """Return the bytes of lists. Each is one block with all its items, if it has any, and the end
+    of blocks.
 
     Args:
-        items: those of all lists.
+        items: the items of all lists.
+        count: the number of items.
         begins: where each list begins in `items`, and where the last one ends.
     """
     if not count:
@@ -200,9 +205,10 @@ def _blocks(items: Parts, count: int, begins: Any) -> Parts:
 
 
 def _with_nulls(some: Column, around: Around) -> Column:
-    """
+    """Return a writer of values that may be null.
+
     Args:
-        some: writes values of which none is null.
+        some: a writer of values of which none is null.
     """
 
     def parts(array: Any) -> Parts:
@@ -222,7 +228,7 @@ def _with_nulls(some: Column, around: Around) -> Column:
 
 
 def _varint(number: int) -> bytes:
-    """A whole number that is not negative."""
+    """Return the zigzag varint of an integer that is not negative."""
     code, found = number << 1, bytearray()
     while code > _LOW:
         found.append(code & _LOW | _LOW + 1)
@@ -237,7 +243,8 @@ def _zigzag(numbers: Any) -> Any:
 
 
 def _varints(codes: Any, around: Around) -> Parts:
-    """Numbers without sign, 7 bits a byte, the least significant first."""
+    """Return the varints of unsigned numbers, which have 7 bits in each byte, the least significant
+    first."""
     most = pc.max(codes).as_py() or 0
     parts: Parts = []
     while most >= _PIECE:
@@ -252,10 +259,12 @@ def _varints(codes: Any, around: Around) -> Parts:
 
 
 def _looked_up(at: Any, codes: Any, around: Around, *, first: bool) -> Any:
-    """
+    """Return the bytes of one piece of each varint.
+
     Args:
-        at: places in a table.
-        codes: what is left of the numbers; in a piece that is not the first, zero: it has ended.
+        at: indexes into the table.
+        codes: the remaining parts of the numbers. If it is not the first piece, zero means that the
+            varint has ended.
     """
     if not first:
         at, around = pc.if_else(pc.equal(codes, _code(0)), _code(_ENDED), at), Around(b"", b"")
@@ -270,7 +279,8 @@ def _code(number: int) -> Any:
 
 @lru_cache(maxsize=16)
 def _table(before: bytes, null: bytes) -> Any:
-    """The bytes of numbers of 14 bits: without others behind them, and with others; and a null."""
+    """Return a table with the bytes of all 14-bit numbers as last pieces, then as pieces that
+    others follow, and the null."""
     last = [bytes([one]) if one <= _LOW else _two(one, one >> _LOW_BITS) for one in range(_PIECE)]
     followed = [_two(one, one >> _LOW_BITS | _LOW + 1) for one in range(_PIECE)]
     return pa.array([*[before + one for one in last + followed], null], _BYTES)
@@ -305,7 +315,11 @@ def _floats(array: Any, kind: Any, around: Around) -> Parts:
 
 
 def _decimal(schema: Schema, node: dict[str, Any]) -> int:
-    """How many digits the Avro schema takes."""
+    """Return the precision of a decimal in the Avro schema.
+
+    Raises:
+        NeedsRowsError: the Avro schema has another scale.
+    """
     if node.get("logicalType") != "decimal" or int(node.get("scale") or 0) != schema.scale:
         raise NeedsRowsError("a decimal with another scale")
     return int(node.get("precision") or _PRECISION)
@@ -325,7 +339,7 @@ def _decimals(precision: int, around: Around) -> Column:
 
 
 def _unscaled(array: Any) -> Any:
-    """Unscaled numbers as whole numbers of 64 bits; None: they are too large for that."""
+    """Return the unscaled numbers as an int64 array. None: one of them is too large."""
     try:
         if array.type != pa.uint64():
             kind = _UNSCALED[type(array.type)](array.type.precision, 0)
@@ -342,8 +356,8 @@ def _each_decimal(array: Any) -> Parts:
 
 
 def _short_decimals(numbers: Any, around: Around) -> Parts:
-    """Two's complement in as few bytes as hold it, the most significant first: looked up in a
-    table two bytes at a time."""
+    """Return the bytes of decimals: two's complement in as few bytes as possible, big-endian. They
+    are looked up in a table, two bytes at a time."""
     size = pc.if_else(pc.less(numbers, 0), pc.bit_wise_not(numbers), numbers)
     most = pc.max(size).as_py() or 0
     lengths = pc.if_else(numbers.is_valid(), pa.scalar(1, pa.int64()), _NULL)
@@ -364,7 +378,7 @@ def _short_decimals(numbers: Any, around: Around) -> Parts:
 
 @lru_cache(maxsize=1)
 def _byte_pairs() -> Any:
-    """Two bytes, then one, then none."""
+    """Return the table of all pairs of bytes, then all single bytes, then the empty entry."""
     return pa.array(
         [
             *[one.to_bytes(2, "big") for one in range(_DOUBLE_BYTE)],

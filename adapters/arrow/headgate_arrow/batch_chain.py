@@ -1,10 +1,9 @@
-"""A chain of transforms on batches of Arrow rows. Needs pyarrow.
+"""A chain of transforms on batches of Arrow rows. It needs pyarrow.
 
-What a transform does to all rows alike is done to one record that stands for them, by the
-transform itself. What it does to their values it says as a `ColumnPlan`, which is carried out here
-on columns. Where it is not certain that the rows of a batch would become the same records one by
-one, the batch is refused by `NeedsRecordsError` or another error: its rows are then changed one by
-one.
+A change that is the same for all rows is made by the transform itself, on one record that stands
+for them. A change of values is described by the transform as a `ColumnPlan`, and made here on
+columns. If it is not certain that the result is the same as for single records, the batch is
+refused with `NeedsRecordsError` or another error. Its rows are then changed one by one.
 """
 
 from collections.abc import Sequence
@@ -36,19 +35,19 @@ Batch = TypeVar("Batch", SourceBatch, SinkBatch)
 
 
 class NeedsRecordsError(Exception):
-    """The rows of a batch are to be changed one by one. The message says why."""
+    """The rows of a batch must be changed one by one. The message says why."""
 
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows between two transforms. `record` stands for all of them but for its value."""
+    """Rows between two transforms. `record` stands for all of them, except for its value."""
 
     record: SourceRecord | SinkRecord
     values: Any
-    """A RecordBatch; or an array, where a field was taken out."""
+    """A RecordBatch, or an array after a field was extracted."""
     count: int
     offset: int | None
-    """Consumer offset of the first of them."""
+    """Consumer offset of the first row. None: they are a source's."""
 
     @property
     def schema(self) -> Schema:
@@ -58,7 +57,7 @@ class _Rows:
 
 
 class BatchChain:
-    """Transforms of which `takes_rows_at_once` is true. Made once for a task."""
+    """A chain of transforms for which `takes_rows_at_once` is true. It is made once for a task."""
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
         self._stages: list[tuple[Stage | None, RecordTransform]] = []
@@ -69,11 +68,12 @@ class BatchChain:
             self._stages.append((stage, transform))
 
     def apply(self, batch: Batch) -> Batch | None:
-        """What becomes of a batch; None: all of it is dropped.
+        """Return the transformed batch. None: all of it is dropped.
 
         Raises:
-            NeedsRecordsError: its rows are to be changed one by one.
-            Exception: what transforms raise, and pyarrow: the same.
+            NeedsRecordsError: the rows must be changed one by one.
+            Exception: an exception of a transform or of pyarrow. The rows must be changed one by
+                one too.
         """
         rows = _begun(batch)
         for stage, transform in self._stages:
@@ -128,7 +128,11 @@ def _ended(batch: Batch, rows: _Rows) -> Batch:
 
 
 def _require_values(rows: _Rows) -> None:
-    """A tombstone among the values makes its record another than the rest."""
+    """Check that no value is null. A tombstone's record differs from the other records.
+
+    Raises:
+        NeedsRecordsError: some value is null.
+    """
     if isinstance(rows.values, pa.Array) and rows.values.null_count:
         raise NeedsRecordsError("some values are null")
 
@@ -158,7 +162,7 @@ def _planned(rows: _Rows, transform: SidedTransform) -> _Rows:
 
 
 def _made(rows: _Rows, plan: ColumnPlan) -> Any:
-    """The RecordBatch that `plan` makes of `rows`."""
+    """Return the RecordBatch that `plan` makes of `rows`."""
     fields = arrow_types.arrow_schema(plan.schema)
     if not len(fields):
         raise NeedsRecordsError("no field is left, and a batch without columns has no rows")
@@ -192,7 +196,7 @@ def _array(rows: _Rows, column: Column, field: Any) -> Any:
 
 
 def _taken(rows: _Rows, column: Taken) -> Any:
-    """The values of a field; those in a struct that is null are null, too."""
+    """Return the values of a field. Values within a null struct are null."""
     values, schema = _columns(rows), rows.schema
     first, *steps = column.path
     at = _place(schema, first)
@@ -217,7 +221,7 @@ def _place(schema: Schema, name: str) -> int:
 
 
 def _columns(rows: _Rows) -> Any:
-    """The values as a RecordBatch."""
+    """Return the values as a RecordBatch."""
     if not isinstance(rows.values, pa.Array):
         return rows.values
     if rows.schema.type is not SchemaType.STRUCT or not rows.schema.fields:

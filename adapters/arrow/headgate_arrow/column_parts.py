@@ -1,4 +1,4 @@
-"""Columns on their way to bytes: parts that stand next to each other in each row, and joined."""
+"""Helpers of the column writers: the parts of which each row's bytes consist, and their joining."""
 
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from headgate_arrow.arrow_types import carrier
 
 Parts: TypeAlias = list[Any]
-"""Constants (str or bytes) and arrays that stand next to each other in each row."""
+"""Constants (str or bytes) and arrays, which are concatenated in each row."""
 
 _WORD: Final = 32
 _NOTHING: Final = pa.scalar("", pa.large_string())
@@ -20,7 +20,8 @@ _NO_VIEW: Final = {
 
 
 def plain(array: Any) -> Any:
-    """Without dictionary, and no view: Arrow takes no nulls out of one."""
+    """Return the array without dictionary or view type. Arrow cannot drop nulls from a view
+    array."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = _NO_VIEW.get(array.type)
@@ -28,7 +29,8 @@ def plain(array: Any) -> Any:
 
 
 def whole_numbers(array: Any) -> Any:
-    """Numbers, and what converters write as one: days, milliseconds, units of time."""
+    """Return an array of integers from one of numbers, dates or times, as converters write them:
+    days, milliseconds or other units."""
     if pa.types.is_integer(array.type):
         return array
     by_way = array.cast(carrier(array.type))
@@ -36,10 +38,12 @@ def whole_numbers(array: Any) -> Any:
 
 
 def joined(parts: Parts, count: int, kind: Any) -> Any:
-    """
+    """Return an array with the concatenated parts of each row.
+
     Args:
-        parts: at least one.
-        kind: large_string or large_binary, as the parts are.
+        parts: at least one part.
+        count: the number of rows.
+        kind: type of the parts and the result, large_string or large_binary.
     """
     found: Parts = []
     for part in parts:
@@ -54,20 +58,23 @@ def joined(parts: Parts, count: int, kind: Any) -> Any:
 
 
 def places(lists: Any) -> Any:
-    """Where each list begins in what `flatten` gives, and where the last one ends."""
+    """Return where each list begins in the array that `flatten` returns, and where the last one
+    ends."""
     lengths = pc.list_value_length(lists).cast(pa.int64())
     return pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
 
 
 def map_entries(maps: Any) -> tuple[Any, Any, Any]:
-    """Keys and values of all maps, and where each map begins in them, and where the last ends."""
+    """Return the keys and values of all maps, and an array with the place where each map begins in
+    them and where the last one ends."""
     first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
     keys, items = (one.slice(first, last - first) for one in (maps.keys, maps.items))
     return keys, items, pc.subtract(maps.offsets, first).cast(pa.int64())
 
 
 def as_bytes(texts: Any) -> list[bytes]:
-    """Values of a large_string or large_binary; three times as fast as `to_pylist`."""
+    """Return the values of a large_string or large_binary array. It is three times as fast as
+    `to_pylist`."""
     _, ends_of, data = texts.buffers()
     count, first = len(texts), texts.offset
     ends = memoryview(ends_of).cast("q")[first : first + count + 1].tolist()
@@ -76,7 +83,8 @@ def as_bytes(texts: Any) -> list[bytes]:
 
 
 def unscaled_numbers(array: Any) -> list[int]:
-    """The unscaled numbers of decimals without nulls, and numbers of 64 bits."""
+    """Return the unscaled numbers of an array of decimals, or the numbers of a uint64 array. It has
+    no nulls."""
     if not len(array):  # it may have no buffer
         return []
     if array.type == pa.uint64():
@@ -88,6 +96,6 @@ def unscaled_numbers(array: Any) -> list[int]:
 
 
 def twos_complement(number: int) -> bytes:
-    """In as few bytes as hold it, the most significant first."""
+    """Return the two's complement of `number` in as few bytes as possible, big-endian."""
     length = (number if number >= 0 else ~number).bit_length() // 8 + 1
     return number.to_bytes(length, "big", signed=True)

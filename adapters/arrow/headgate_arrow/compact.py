@@ -1,8 +1,8 @@
-"""Batches without what their rows do not use.
+"""Removal of data that the rows of a batch do not use.
 
-A slice of a dictionary column has the whole dictionary, one of a view column all text of the whole,
-and one of lists inside lists all their offsets. So the slices of a batch would be many times as
-large as the batch.
+A slice of a dictionary column has the whole dictionary, a slice of a view column has the text of
+all rows, and a slice of nested lists has all their offsets. So together the slices of a batch would
+be many times as large as the batch.
 """
 
 from typing import Any
@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 
 def compacted(values: Any) -> Any:
-    """A RecordBatch with the same values and types, and with no more than its rows use."""
+    """Return a RecordBatch with the same values and types, without data that its rows do not
+    use."""
     arrays = [_compact(column) for column in values.columns]
     if all(new is old for new, old in zip(arrays, values.columns, strict=True)):
         return values
@@ -20,16 +21,20 @@ def compacted(values: Any) -> Any:
 
 
 def parts(values: Any, bytes_max: int) -> list[Any]:
-    """`values` as batches of at most `bytes_max` bytes each, as far as rows can be parted. All of
-    them together have at most twice the bytes of the whole: what rows share is in each part."""
+    """Split a batch into batches of at most `bytes_max` bytes each, if rows allow it.
+
+    Data that rows share is repeated in each part. The parts together have at most twice the bytes
+    of the whole, and are larger than `bytes_max` if that is necessary.
+    """
     whole = compacted(values)
     return _parts(whole, bytes_max, 2 * _size(whole))
 
 
 def _parts(values: Any, bytes_max: int, most: int) -> list[Any]:
-    """
+    """As `parts`, of a compacted batch.
+
     Args:
-        most: bytes that all parts may have.
+        most: limit of the bytes of all parts together.
     """
     if values.num_rows <= 1 or _size(values) <= bytes_max:
         return [values]
@@ -44,8 +49,8 @@ def _parts(values: Any, bytes_max: int, most: int) -> list[Any]:
 
 
 def first_part(values: Any, bytes_max: int) -> Any:
-    """The first rows of `values`, at most `bytes_max` bytes of them, as far as rows can be
-    parted and fewer rows have fewer bytes."""
+    """Return the first rows of `values`, of at most `bytes_max` bytes. They are more if it is a
+    single row, or if fewer rows would hardly have fewer bytes."""
     values = compacted(values)
     while values.num_rows > 1 and (size := _size(values)) > bytes_max:
         less = compacted(values.slice(0, max(1, values.num_rows * bytes_max // size)))
@@ -56,7 +61,7 @@ def first_part(values: Any, bytes_max: int) -> Any:
 
 
 def _size(values: Any) -> int:
-    """Bytes of a compacted batch."""
+    """Return the bytes of a compacted batch."""
     return sum(
         _written(one)
         if pa.types.is_nested(one.type) and _plain(one.type) != one.type
@@ -66,7 +71,8 @@ def _size(values: Any) -> int:
 
 
 def _written(array: Any) -> int:
-    """Bytes of an array as it is written: `nbytes` leaves out dictionaries inside lists."""
+    """Return the bytes of an array as it is written. (`nbytes` ignores dictionaries inside
+    lists.)"""
     out = pa.MockOutputStream()
     with pa.ipc.new_stream(out, pa.schema([("", array.type)])) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays([array], [""]))
@@ -77,13 +83,13 @@ def _compact(array: Any) -> Any:
     kind = array.type
     if pa.types.is_dictionary(kind):
         if array.dictionary.nbytes <= array.nbytes - array.dictionary.nbytes:
-            return array  # the indices are most of it
+            return array  # the dictionary is not larger than the indices
         if kind.ordered:
             return _with_used_values(array)
     plain = _plain(kind)
     shares = plain != kind or array.get_total_buffer_size() > 2 * array.nbytes
     if pa.types.is_nested(kind) and shares:
-        # Offsets of inner lists are written as the whole has them, and a cast keeps all of them.
+        # A copy has only its own rows' offsets of inner lists. Writing and casting keep all.
         array = pa.concat_arrays([array])
     if plain == kind:
         return array
@@ -94,7 +100,7 @@ def _compact(array: Any) -> Any:
 
 
 def _with_used_values(array: Any) -> Any:
-    """A dictionary array with the values that are used, in the order they have."""
+    """Return a dictionary array with only the values that are used, in their order."""
     used = pc.unique(array.indices.drop_null())
     used = used.take(pc.sort_indices(used))
     indices = pc.index_in(array.indices, used).cast(array.type.index_type)
@@ -105,8 +111,8 @@ def _with_used_values(array: Any) -> Any:
 
 
 def _plain(kind: Any) -> Any:
-    """`kind` without dictionaries and views, wherever they are in it. What has an ordered one
-    inside is as it is: the order of its values would be lost."""
+    """Return `kind` without dictionaries and views, at any depth. An ordered dictionary remains,
+    because the order of its values would be lost."""
     types = pa.types
     if types.is_dictionary(kind):
         return kind if kind.ordered else _plain(kind.value_type)

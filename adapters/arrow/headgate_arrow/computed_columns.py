@@ -1,7 +1,7 @@
-"""Columns whose values are computed one by one, and the same by kernels of Arrow. Needs pyarrow.
+"""Computed columns: values are computed one by one, or by kernels of Arrow. It needs pyarrow.
 
-A value goes to Python and back by its type's carrier, as in a record. A kernel is used only where
-it gives what the transform gives for every value of the column.
+A value is converted to Python and back by its type's carrier, as in a record. A kernel is used only
+if it gives the transform's result for every value of the column.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,14 +26,14 @@ _FLOATS: Final[Mapping[SchemaType, Any]] = {
 }
 _WHOLE: Final = frozenset([pa.bool_(), *_INTEGERS.values()])
 _OFTEN_EQUAL: Final = frozenset([*_WHOLE, pa.string(), pa.date32(), arrow_types.INSTANT])
-"""Types whose equal values are the same in Python, which `-0.0` and `0.0` are not."""
+"""Types whose equal values cannot be told apart in Python. (Equal floats can: `-0.0` and `0.0`.)"""
 
 
 def computed(array: Any, column: Computed, kind: Any) -> Any:
-    """An array of type `kind` of what `column` makes of each value of `array`.
+    """Return an array of type `kind` with the result of `column` for each value of `array`.
 
     Raises:
-        Exception: what its function raises for one of them, and pyarrow.
+        Exception: an exception of the column's function for some value, or of pyarrow.
     """
     if column.target is not None:
         found = _cast(array, column.target)
@@ -41,13 +41,13 @@ def computed(array: Any, column: Computed, kind: Any) -> Any:
             return found
     if array.type not in _OFTEN_EQUAL:
         return _each(array, column.compute, kind)
-    # An equal value is computed once.
+    # Equal values are computed only once.
     encoded = array.dictionary_encode()
     return pc.take(_each(encoded.dictionary, column.compute, kind), encoded.indices)
 
 
 def alike(array: Any, column: Computed, kind: Any) -> Any:
-    """As `computed`, where all values become the same."""
+    """As `computed`, for a column whose result is the same for all values that are not null."""
     valid = array.is_valid()
     first = pc.index(valid, True).as_py()
     if first < 0:
@@ -64,7 +64,8 @@ def _each(array: Any, compute: Callable[[Any], Any], kind: Any) -> Any:
 
 
 def _cast(array: Any, target: SchemaType) -> Any:
-    """`array` cast as `Cast` does it; None: no kernel does it for all of its values."""
+    """Return `array` cast as the transform `Cast` does. None: no kernel does it for all of its
+    values."""
     if array.type in _WHOLE:
         return _cast_whole(array, target)
     if array.type in (pa.float32(), pa.float64()):
@@ -89,7 +90,7 @@ def _cast_float(array: Any, target: SchemaType) -> Any:
         return array.cast(_FLOATS[target], safe=False)
     if target not in _INTEGERS:
         return None
-    # Beyond these, and for what is no number, C++ says nothing of the result.
+    # Beyond this, and for NaN, C++ does not define the result.
     most = 2.0**62 if target is SchemaType.INT64 else 2.0**31 - 1
     if not pc.all(pc.less(pc.abs(array), most)).as_py():
         return None

@@ -1,9 +1,10 @@
-"""Rows of a batch as JSON, column by column, each as Connect's JsonConverter writes it alone.
+"""A writer of batches as JSON, column by column. Each row has the text that Connect's JsonConverter
+writes.
 
-The text of each column is an array of Arrow, and the texts of a row are joined by Arrow with the
-names of the fields between them. Python makes the text of single values alone where Arrow has no
-kernel that gives the same for every value: floats that Java writes with an exponent, bytes, and
-text outside the Basic Multilingual Plane. `headgate.connector.json_values` says what is written.
+The texts of a column's values are an Arrow array, and Arrow joins those of each row, with the
+fields' names between them. Python writes single values only if no kernel of Arrow gives the same
+text: floats that Java writes with an exponent, bytes, and text outside the Basic Multilingual
+Plane. `headgate.connector.json_values` defines what is written.
 """
 
 import binascii
@@ -32,31 +33,32 @@ from headgate_arrow.column_parts import (
 )
 
 Texts: TypeAlias = Any
-"""An array of large_string without nulls: the JSON of each value of a column."""
+"""A large_string array without nulls, with the JSON of each value of a column."""
 Column: TypeAlias = Callable[[Any], Texts]
 
 _TEXT: Final = pa.large_string()
 
 
 class Member(NamedTuple):
-    """How a field of a struct is written."""
+    """The writer of a struct's field."""
 
     label: str
-    """What comes before its value."""
+    """The text before its value: the separator and the field's name."""
     texts: Column
     is_text: bool
-    """Whether its value is text: without nulls the quotes are the same for all rows."""
+    """Whether its value is a text. Without nulls its quotes are the same for all rows, and so
+    constants."""
 
 
 class JsonColumns:
-    """Writes batches of one schema.
+    """A writer of batches of one schema.
 
     Args:
         schema: a STRUCT.
         form: how JsonConverter writes its values.
 
     Raises:
-        DataError: as JsonConverter, for a schema that it refuses.
+        DataError: JsonConverter refuses the schema too.
     """
 
     def __init__(self, schema: Schema, form: JsonForm) -> None:
@@ -65,10 +67,10 @@ class JsonColumns:
         self._start, self._end = form.start.decode(), form.end.decode()
 
     def values(self, batch: Any) -> list[bytes]:
-        """The JSON of each row of a RecordBatch.
+        """Return the JSON of each row of a RecordBatch.
 
         Raises:
-            pyarrow.ArrowException, ValueError: it cannot be had by columns.
+            pyarrow.ArrowException, ValueError: the batch cannot be written by columns.
         """
         parts = [self._start, *_object(self._members, batch.columns), self._end]
         return as_bytes(_joined(parts, batch.num_rows))
@@ -85,9 +87,10 @@ class JsonColumns:
     # -- a column --
 
     def _column(self, schema: Schema) -> Column:
-        """
+        """Return the writer of a column.
+
         Raises:
-            DataError: the schema's name is that of another type.
+            DataError: the schema has the name of a logical type, but another type than that.
         """
         null = self._null(schema)
         some = self._some(schema)
@@ -115,7 +118,8 @@ class JsonColumns:
         return None
 
     def _some(self, schema: Schema) -> Column:
-        """Writes values of which none is null, but see `_NULLS_STAY`."""
+        """Return the writer of values of which none is null. Those in `_NULLS_STAY` also take
+        nulls."""
         kind, logical = schema.type, logical_type(schema)
         if logical == DECIMAL:
             return _same_text if self._numbers is DecimalFormat.NUMERIC else _unscaled
@@ -176,7 +180,7 @@ def _joined(parts: Parts, count: int) -> Texts:
 
 
 def _per_list(items: Texts, begins: Any) -> Texts:
-    """Texts of lists with commas between them.
+    """Return the text of each list, with commas between its items.
 
     Args:
         begins: where each list begins in `items`, and where the last one ends.
@@ -193,12 +197,12 @@ def _whole_number(array: Any) -> Texts:
 
 
 def _same_text(array: Any) -> Texts:
-    """Booleans, and decimals as numbers: Arrow writes them as Java does."""
+    """Write booleans, or decimals as numbers. Arrow writes them as Java does."""
     return array.cast(_TEXT)
 
 
 def _unscaled(array: Any) -> Texts:
-    """Decimals, by the bytes of their unscaled numbers."""
+    """Write decimals as the base64 of their unscaled numbers' bytes."""
     coded = [_base64(twos_complement(one)) for one in unscaled_numbers(array)]
     return pa.array(coded, _TEXT)
 
@@ -212,7 +216,8 @@ def _base64(data: bytes) -> str:
 
 
 def _floating(array: Any) -> Texts:
-    """Arrow writes the digits that Java does, where Java writes no exponent."""
+    """Write floats. Arrow writes the same digits as Java if Java writes no exponent. Python writes
+    the others."""
     array = array.cast(carrier(array.type))  # of 16 bits
     size = pc.abs(array)
     no_exponent = pc.and_(pc.greater_equal(size, _FIXED[0]), pc.less(size, _FIXED[1]))
@@ -232,7 +237,7 @@ def _text(array: Any) -> Texts:
 
 
 def _escaped(array: Any) -> Texts:
-    """Text with Jackson's escapes."""
+    """Return texts with the escapes of Jackson, Java's JSON library."""
     texts = array.cast(_TEXT)
     _, places, data = texts.buffers()
     if data is None or not len(texts):
@@ -251,7 +256,8 @@ def _escaped(array: Any) -> Texts:
 
 
 def _replaced(texts: Texts, mask: Any, write: Callable[[Any], str], values: Any) -> Texts:
-    """`texts`, but where `mask` is true what `write` makes of the value."""
+    """Return `texts`, with those where `mask` is true replaced by what `write` returns for the
+    value."""
     found = [write(one) for one in values.filter(mask).to_pylist()]
     return pc.replace_with_mask(texts, mask, pa.array(found, _TEXT))
 
@@ -261,13 +267,13 @@ def _java_text(text: str) -> str:
 
 
 _FIXED: Final = (1e-3, 1e7)
-"""Between them Java writes a float without exponent."""
+"""Java writes a float between these without an exponent."""
 _BACKSLASH: Final = ord("\\")
 _FOUR_BYTES: Final = 0xF0
-"""First bytes of characters that are escaped as surrogates, from here on."""
+"""From this on, bytes begin characters of four bytes, which are escaped as surrogate pairs."""
 _BEYOND: Final = r"[\x{10000}-\x{10FFFF}]"
 _USUAL: Final = bytes(one for one in range(0x20, _FOUR_BYTES) if one not in b'"\\')
-"""Bytes of what stands in JSON as it is."""
+"""Bytes that need no escape in JSON."""
 _WHOLE: Final = (SchemaType.INT8, SchemaType.INT16, SchemaType.INT32, SchemaType.INT64)
 _WRITERS: Final[Mapping[SchemaType, Column]] = {
     SchemaType.BOOLEAN: _same_text,
@@ -277,6 +283,6 @@ _WRITERS: Final[Mapping[SchemaType, Column]] = {
     SchemaType.BYTES: _bytes,
 }
 _NULLS_STAY: Final = (_whole_number, _same_text, _floating, _text)
-"""They make a null of a null, and need not have nulls taken out before."""
+"""Writers that return a null for a null, so that nulls need not be dropped before."""
 _SINGLE: Final = writer(FLOAT32, DecimalFormat.NUMERIC, True)
 _DOUBLE: Final = writer(FLOAT64, DecimalFormat.NUMERIC, True)

@@ -1,7 +1,8 @@
-"""Structs, lists and maps of Arrow taken apart, and dictionaries whose codes do not tell all.
+"""Helpers for nested Arrow arrays, and for dictionary arrays with odd codes.
 
-pyarrow gives a null struct a code for a word that may not be there, and Arrow's casts look at it.
-Others write nulls as words, and Arrow counts no null then.
+In the fields of a null struct, pyarrow puts a dictionary code whose word may not exist, and Arrow's
+casts look at it. Other writers store a null as a word of the dictionary, which Arrow does not count
+as a null.
 """
 
 from typing import Any
@@ -11,7 +12,8 @@ import pyarrow.compute as pc
 
 
 def inner_arrays(array: Any) -> list[Any]:
-    """What stands in an array of structs, maps or lists, without what is in those that are null."""
+    """Return the arrays inside an array of structs, maps or lists, without the content of null
+    ones."""
     if pa.types.is_struct(array.type):
         return list(array.flatten())
     if pa.types.is_map(array.type):
@@ -22,15 +24,15 @@ def inner_arrays(array: Any) -> list[Any]:
 
 
 def null_count(array: Any) -> int:
-    """How many values are null, those with a null word among them."""
+    """Return the number of null values, including those whose dictionary word is null."""
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
         array = array.dictionary_decode()
     return int(array.null_count)
 
 
 def has_odd_codes(values: Any) -> bool:
-    """Whether codes of a RecordBatch do not tell all: a word is null, or what is null hides a code
-    that has no word."""
+    """Return whether a RecordBatch has odd dictionary codes: a word is null, or a null value hides
+    a code without a word."""
     return any(_is_odd(one) for one in values.columns if has_dictionary(one.type))
 
 
@@ -45,7 +47,7 @@ def _is_odd(array: Any) -> bool:
 
 
 def decoded(table: Any) -> Any:
-    """A Table with the same values, without the dictionaries inside structs, lists and maps."""
+    """Return a Table with the same values, without dictionaries inside structs, lists and maps."""
     columns = [_decoded_column(column) for column in table.columns]
     if all(new is old for new, old in zip(columns, table.columns, strict=True)):
         return table
@@ -63,14 +65,15 @@ def _decoded_column(column: Any) -> Any:
 
 
 def has_dictionary(kind: Any) -> bool:
-    """Whether a type is dictionary-encoded, or has one inside."""
+    """Return whether a type is dictionary-encoded, or has such a type inside."""
     if pa.types.is_dictionary(kind):
         return True
     return any(has_dictionary(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def _without(kind: Any) -> Any:
-    """`kind` without the dictionaries in it; it takes nulls where what is null hides them."""
+    """Return `kind` without dictionaries inside. Its inner fields are nullable, because null values
+    hide nulls in them."""
     types = pa.types
     if types.is_dictionary(kind):
         return kind.value_type
@@ -107,7 +110,7 @@ def _decoded(array: Any) -> Any:
         entries = pa.Array.from_buffers(pair, len(keys), [None], children=[keys, items])
         return pa.Array.from_buffers(made, len(array), [valid, ends], children=[entries])
     if types.is_fixed_size_list(kind):
-        # What is null has no items in what `flatten` gives, and room in the list.
+        # `flatten` returns no items for null lists, but the list array needs room for them.
         items, some = iter(range(len(inner[0]))), array.is_valid().to_pylist()
         at = [next(items) if one else None for one in some for _ in range(kind.list_size)]
         inner = [inner[0].take(pa.array(at, pa.int64()))]

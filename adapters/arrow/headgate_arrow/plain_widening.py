@@ -1,7 +1,7 @@
-"""Single values of one type as values of a wider one, for rows that come one by one.
+"""Conversion of single values to a wider type, for rows that come one by one.
 
-Arrow takes hundreds of microseconds for one row. What stands here gives the same values for the
-plain types; of all others, and of what does not hold, `headgate_arrow.widening` decides.
+Arrow takes hundreds of microseconds for one row. This module gives the same results for the plain
+types. Other types, and values that do not fit, are left to `headgate_arrow.widening`.
 """
 
 import datetime
@@ -15,7 +15,7 @@ import pyarrow as pa
 from headgate_arrow.arrow_types import INSTANT
 
 Plain = Callable[[Any], Any]
-"""Raises `NotPlainError` where Arrow is to decide."""
+"""Converts a value. Raises `NotPlainError` if it must be left to Arrow."""
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MS: Final = datetime.timedelta(milliseconds=1)
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -23,12 +23,12 @@ _LONG: Final = range(-(2**63), 2**63)
 
 
 class NotPlainError(Exception):
-    """A value of which Arrow is to decide."""
+    """The conversion of a value must be left to Arrow."""
 
 
 def plain_widening(given: Any, wanted: Any) -> Plain | None:
-    """What makes values of `given` those of `wanted`, where `may_widen` allows that; None: there is
-    nothing for these types."""
+    """Return the conversion from `given` to `wanted`, which `may_widen` allows. None: these types
+    are left to Arrow."""
     types = pa.types
     if types.is_signed_integer(given):
         return _of_integer(given, wanted)
@@ -68,7 +68,8 @@ def _of_integer(given: Any, wanted: Any) -> Plain | None:
 
 
 def _from_float32(value: Any) -> float:
-    """The float that a value is in 32 bits. A whole number may have none."""
+    """Return the value rounded to a 32-bit float. An int, which may have no exact form, is left to
+    Arrow."""
     if type(value) is not float:
         raise NotPlainError
     try:
@@ -102,7 +103,7 @@ def _decimal(given: Any, wanted: Any) -> Plain:
 
 
 def _is_of(value: decimal.Decimal, kind: Any) -> bool:
-    """Whether a column of the type `kind` holds it."""
+    """Return whether a column of type `kind` can hold a value."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return False

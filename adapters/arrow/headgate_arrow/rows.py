@@ -1,6 +1,7 @@
-"""Batches as records and records as batches, and a batch as bytes.
+"""Conversion of batches to records and back, and of batches to bytes.
 
-Both ways nothing is lost: a value that the other side cannot hold is refused by its column's name.
+Nothing is lost in either direction. A value that the other form cannot hold is refused. The error
+names the column.
 """
 
 import json
@@ -29,8 +30,8 @@ _WRONG: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 def source_records(batch: SourceBatch) -> list[SourceRecord | SkippedRecord]:
-    """The records that a source would have given in place of `batch`. A row with a value that has
-    no form in Python is a skipped record."""
+    """Return the records that a source could have returned instead of `batch`. A row with a value
+    that has no form in Python is a skipped record."""
     whole = fault(batch.values) is None
     rows = values_of(batch.values) if whole else [None] * batch.count
     found: list[SourceRecord | SkippedRecord] = []
@@ -60,7 +61,7 @@ def source_records(batch: SourceBatch) -> list[SourceRecord | SkippedRecord]:
 
 
 def sink_records(batch: SinkBatch) -> list[SinkRecord]:
-    """The records that a sink would have been given in place of `batch`."""
+    """Return the records that a sink could have been given instead of `batch`."""
     return [
         SinkRecord(
             *(batch.topic, batch.partition, batch.offset + at, batch.key, value),
@@ -75,7 +76,7 @@ def sink_records(batch: SinkBatch) -> list[SinkRecord]:
 
 
 def values_of(values: Any) -> Rows:
-    """Rows of a RecordBatch as values of the STRUCT that its columns are."""
+    """Return the rows of a RecordBatch as values of the STRUCT whose fields are its columns."""
     table = pa.Table.from_batches([values])
     return arrow_types.rows_of(table, arrow_types.carriers(table.schema))
 
@@ -90,10 +91,11 @@ def _headers_of(headers: Sequence[tuple[str, Any]], at: int) -> tuple[tuple[str,
 
 
 def batch_of(rows: Rows, schema: Schema) -> Any:
-    """The RecordBatch of values of the STRUCT `schema`.
+    """Return the RecordBatch of values of the STRUCT `schema`.
 
     Raises:
-        DataError: a column has no type in Arrow, or a value does not fit; names the column.
+        DataError: a column has no type in Arrow, or a value does not fit. The message names the
+            column.
     """
     try:
         columns = arrow_types.arrow_schema(schema)
@@ -103,7 +105,15 @@ def batch_of(rows: Rows, schema: Schema) -> Any:
 
 
 def table_of(rows: Rows, columns: Any, by_way: Any) -> Any:
-    """A pyarrow.Table of these `columns`; `by_way` are their carriers. Raises `DataError`."""
+    """Return a pyarrow.Table of rows.
+
+    Args:
+        columns: the pyarrow.Schema of the table.
+        by_way: the carriers of these columns (`arrow_types.carriers`).
+
+    Raises:
+        DataError: a value does not fit. The message names the column.
+    """
     try:
         return arrow_types.table_of(rows, columns, by_way)
     except _WRONG:
@@ -119,15 +129,16 @@ def table_of(rows: Rows, columns: Any, by_way: Any) -> Any:
 
 
 def record_batch(table: Any) -> Any:
-    """The rows of a Table in one RecordBatch."""
+    """Return the rows of a Table as one RecordBatch."""
     return with_columns(table, table.schema)
 
 
 def with_columns(table: Any, columns: Any) -> Any:
-    """The rows of a Table in one RecordBatch with these columns, whose types are the same.
+    """Return the rows of a Table as one RecordBatch with these columns, which must have the same
+    types.
 
     Raises:
-        pyarrow.ArrowException: a type is another.
+        pyarrow.ArrowException: a type differs.
     """
     arrays = [_one_array(column) for column in table.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
@@ -137,13 +148,18 @@ def _one_array(column: Any) -> Any:
     if column.num_chunks == 1:
         return column.chunk(0)
     found = column.combine_chunks()
-    if isinstance(found, pa.ChunkedArray):  # of dictionaries, for one
+    if isinstance(found, pa.ChunkedArray):  # for example, of dictionaries
         found = pa.concat_arrays(found.unify_dictionaries().chunks)
     return found
 
 
 def check_columns(batch: SourceBatch) -> None:
-    """Raises TypeError: the columns of a source's batch are not those of its schema."""
+    """Check that a source's batch fits its schema and the number of its rows.
+
+    Raises:
+        TypeError: its columns are not those of its value schema, or it has another number of
+            offsets or header values than rows.
+    """
     if batch.value_schema.type is not SchemaType.STRUCT:
         raise TypeError(
             f"a SourceBatch has the value schema {batch.value_schema.type}, expected a STRUCT with "
@@ -176,7 +192,7 @@ def _text(columns: Any) -> str:
 
 
 def to_bytes(values: Any) -> memoryview:
-    """A RecordBatch as an IPC stream with its schema."""
+    """Return a RecordBatch as an IPC stream with its schema."""
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, values.schema) as writer:
         writer.write_batch(values)
@@ -184,31 +200,31 @@ def to_bytes(values: Any) -> memoryview:
 
 
 def from_bytes(data: bytes | memoryview) -> Any:
-    """The RecordBatch in an IPC stream; its columns use the memory of `data`.
+    """Return the RecordBatch in an IPC stream. Its columns use the memory of `data`.
 
     Raises:
-        pyarrow.ArrowException, OSError: it is none.
+        pyarrow.ArrowException, OSError: `data` is no such stream.
     """
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return reader.read_next_batch()
 
 
 def schema_bytes(schema: Schema) -> bytes:
-    """A schema as JSON, as `TypedConverter` writes it."""
+    """Return a schema as JSON, as `TypedConverter` writes it."""
     return schema_text(schema, DecimalFormat.BASE64, False).encode()
 
 
 @lru_cache(maxsize=64)
 def schema_of(text: bytes) -> Schema:
-    """The schema that `schema_bytes` wrote."""
+    """Return the schema that `schema_bytes` has written."""
     found = read_schema(json.loads(text))
     assert found is not None
     return found
 
 
 def typed_values(schema: bytes, data: bytes | memoryview, start: int, end: int) -> list[bytes]:
-    """Rows `start` to `end` of a batch in the log as values of records, as `TypedConverter` would
-    have written each."""
+    """Return rows `start` to before `end` of a batch in the log as values of records, as
+    `TypedConverter` writes them."""
     known = schema_of(schema)
     write: Callable[..., bytes | None] = TypedConverter().from_connect
     rows = values_of(from_bytes(data).slice(start, end - start))
@@ -217,7 +233,7 @@ def typed_values(schema: bytes, data: bytes | memoryview, start: int, end: int) 
 
 
 def log_records(batch: LogBatch, start: int, end: int) -> list[ConsumerRecord]:
-    """Rows `start` to `end` of a batch in the log, counted from 0, as records."""
+    """Return rows `start` to before `end` of a batch in the log, counted from 0, as records."""
     assert batch.partition is not None
     assert batch.timestamp_ms is not None
     values = typed_values(batch.schema, batch.data, start, end)
@@ -239,10 +255,11 @@ def log_records(batch: LogBatch, start: int, end: int) -> list[ConsumerRecord]:
 
 
 def same_columns(values: Any, columns: Any) -> Any:
-    """`values` with exactly these columns: in their order, and null where it has none.
+    """Return `values` with exactly these columns, in their order. A column that it does not have is
+    null.
 
     Raises:
-        DataError: a column is of another type, or null where it must not be.
+        DataError: a column has another type, or a null although it is not nullable.
     """
     if values.schema.equals(columns):
         return values

@@ -1,8 +1,8 @@
-"""Whether columns of Arrow hold nothing but values that have a form in Python.
+"""A check that all values in Arrow columns have a form in Python.
 
-Arrow takes more than Python does: times of day beyond 24 hours, dates beyond year 9999, text that
-is not UTF-8, maps with a key twice. Python's conversion refuses some of them and changes others in
-silence. What has no form is found here, before anything is converted.
+Arrow allows more than Python: times of day beyond 24 hours, dates beyond year 9999, text that is
+not UTF-8, and maps with duplicate keys. pyarrow's conversion refuses some of these and changes
+others silently. This check finds them before anything is converted.
 """
 
 import math
@@ -22,8 +22,8 @@ _WRONG: Final = (pa.ArrowException, ValueError, ArithmeticError, KeyError)
 
 
 def fault(part: Any) -> str | None:
-    """Why a value of a Table or RecordBatch has no form in Python, with the name of its column;
-    None: all have one. Cheap but for maps, whose values are converted."""
+    """Return why a value of a Table or RecordBatch has no form in Python, with its column's name.
+    None: all have one. It is cheap, except for maps, whose values are converted."""
     for field, column in zip(part.schema, part.columns, strict=True):
         reason = _column_fault(column)
         if reason is None and not field.nullable and any(map(null_count, _chunks(column))):
@@ -49,10 +49,13 @@ def _chunks(column: Any) -> list[Any]:
 
 
 def _array_fault(array: Any) -> str | None:
-    """Raises what Arrow's validation and Python's conversion do.
+    """Return why a value of an array has no form in Python. None: all have one.
 
-    A null struct or list hides what stands in its fields, and so does a slice: only what `flatten`
-    gives is looked at.
+    A null struct or list hides the content of its fields, and so does a slice. So only the values
+    that `flatten` returns are checked.
+
+    Raises:
+        Exception: one of `_WRONG`, from Arrow's validation or the conversion to Python.
     """
     kind, types = array.type, pa.types
     if types.is_nested(kind):
@@ -75,15 +78,15 @@ def _array_fault(array: Any) -> str | None:
             reason = _array_fault(array.dictionary)
         except _WRONG:
             reason = ""
-        # A slice has the whole dictionary: what counts are the values that are used.
+        # A slice has the whole dictionary, but only the values that are used count.
         return None if reason is None else _array_fault(array.dictionary_decode())
     array.validate(full=True)
     return years_fault(array)
 
 
 def years_fault(array: Any) -> str | None:
-    """Which value of an array, whose type is not nested, is a date or a datetime in Python, and is
-    beyond the years that those have; None: there is none."""
+    """Return which value of an array is beyond the years of Python's date and datetime. None: there
+    is none, or the type is not converted to one of these. The type is not nested."""
     kind = array.type
     if pa.types.is_date32(kind):
         return _beyond(array.cast(pa.int32()), *_DAYS)
@@ -94,7 +97,7 @@ def years_fault(array: Any) -> str | None:
 
 
 def _beyond_words(array: Any) -> str | None:
-    """Whether a code of a dictionary array has no word."""
+    """Return which codes a dictionary array has, if one of them has no word. None: all have one."""
     found, count = pc.min_max(array.indices).as_py(), len(array.dictionary)
     if found["min"] is None or (found["min"] >= 0 and found["max"] < count):
         return None
@@ -102,8 +105,11 @@ def _beyond_words(array: Any) -> str | None:
 
 
 def _nan_fault(array: Any) -> str | None:
-    """Whether a map has NaN as a key twice. No two of them are equal, and so a dict has both;
-    but where it is read from text they are one."""
+    """Return a fault if a map has NaN as a key twice. None: no map has.
+
+    NaN never equals NaN, so a dict can have both keys. But they become one when the map is read
+    from text.
+    """
     if not pa.types.is_floating(array.type.key_type):
         return None
     keys, _ = inner_arrays(array)

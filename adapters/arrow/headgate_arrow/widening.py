@@ -1,9 +1,9 @@
-"""Values of one Arrow type as values of a wider one. Nothing is lost or rounded: a value that the
-wider type does not hold is refused.
+"""Conversion of values of one Arrow type to a wider one. Nothing is lost or rounded: a value that
+the wider type cannot hold is refused.
 
-Two types of a column are compared first (`may_widen`). Some pairs hold whatever the value is, such
-as int32 and int64. Of others each value is looked at: a float64 holds many values of int64, and
-nanoseconds end in the year 2262.
+The two types are compared first (`may_widen`). For some pairs, such as int32 and int64, every value
+fits. For others each value is checked: a float64 holds only some values of int64, and nanoseconds
+end in the year 2262.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,11 +23,12 @@ _WRONG: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, Arithm
 
 
 class LossError(Exception):
-    """A value that the wider type does not hold. The message says which."""
+    """The wider type cannot hold a value. The message says which."""
 
 
 def may_widen(given: Any, wanted: Any) -> bool:
-    """Whether values of the type `given` become values of `wanted`: all, or each that it holds."""
+    """Return whether values of type `given` may be converted to `wanted`: all of them, or those
+    that it can hold."""
     types = pa.types
     if given == wanted or types.is_null(given):
         return True
@@ -58,10 +59,10 @@ def may_widen(given: Any, wanted: Any) -> bool:
 
 
 def widened(array: Any, wanted: Any) -> Any:
-    """The array's values as an array of the type `wanted`, which `may_widen` allows.
+    """Convert an array to the type `wanted`, which `may_widen` allows.
 
     Raises:
-        LossError: a value does not hold.
+        LossError: `wanted` cannot hold a value.
     """
     if array.type == wanted:
         return array
@@ -74,7 +75,7 @@ def widened(array: Any, wanted: Any) -> Any:
 def _of_integer(given: Any, wanted: Any) -> bool:
     types = pa.types
     if not types.is_integer(wanted):
-        # Arrow makes infinite halves of whole numbers without a word.
+        # Arrow silently converts large integers to an infinite float16.
         floats = types.is_floating(wanted) and (wanted.bit_width > 16 or given.bit_width == 8)
         return bool(floats or types.is_decimal(wanted))
     if types.is_signed_integer(given) and types.is_unsigned_integer(wanted):
@@ -88,7 +89,8 @@ def _is_text(kind: Any) -> bool:
 
 
 def _has_words(kind: Any) -> bool:
-    """Whether Arrow casts to such dictionaries: it does where their values are texts or bytes."""
+    """Return whether Arrow can cast to such a dictionary type. It can if the values are texts or
+    bytes."""
     types, values = pa.types, kind.value_type
     texts = types.is_string(values) or types.is_large_string(values)
     return bool(texts or types.is_binary(values) or types.is_large_binary(values))
@@ -101,7 +103,8 @@ def _is_bytes(kind: Any) -> bool:
 
 
 def _is_finer(given: Any, wanted: Any) -> bool:
-    """Whether both are times of one kind and zone, the second in a unit as fine or finer."""
+    """Return whether both are times of the same kind and zone, and the second has the same unit or
+    a finer one."""
     types = pa.types
     for is_kind in (types.is_timestamp, types.is_time, types.is_duration):
         if is_kind(given) and is_kind(wanted):
@@ -130,7 +133,7 @@ def _nested(given: Any, wanted: Any) -> bool:
             given.item_type, wanted.item_type
         )
     if _is_list(given) and _is_list(wanted):
-        fixed = types.is_fixed_size_list(wanted)  # what a null list hides may be no value
+        fixed = types.is_fixed_size_list(wanted)  # a null list may hide items that are no values
         return not fixed and may_widen(given.value_type, wanted.value_type)
     return False
 
@@ -139,7 +142,11 @@ def _nested(given: Any, wanted: Any) -> bool:
 
 
 def _widened(array: Any, wanted: Any) -> Any:
-    """Raises what is in `_WRONG`."""
+    """Convert an array.
+
+    Raises:
+        Exception: one of `_WRONG`, if a value does not fit.
+    """
     types = pa.types
     if array.type == wanted:
         return array
@@ -159,15 +166,16 @@ def _widened(array: Any, wanted: Any) -> Any:
         return _exact_numbers(array, wanted)
     if types.is_date64(array.type) and not found.cast(array.type).equals(array):
         raise ValueError("a date with a time of day")
-    # Seconds are whole numbers to Python, and milliseconds are not: rows could not have these.
+    # A timestamp in seconds is an integer in Python, but one in milliseconds is a datetime. Rows
+    # could not hold the latter beyond datetime's years.
     if reason := years_fault(found):
         raise ValueError(reason)
     return found
 
 
 def _exact_numbers(array: Any, wanted: Any) -> Any:
-    """Arrow takes whole numbers as floats up to 2**53 only, and as decimals only where each number
-    of the type would hold."""
+    """Convert integers to floats or decimals, one by one. Arrow converts integers to floats only up
+    to 2**53, and to decimals only if every value of the integer type would fit."""
     values = array.to_pylist()
     if not pa.types.is_floating(wanted):
         return pa.array([None if one is None else Decimal(one) for one in values], wanted)
@@ -212,11 +220,12 @@ def _by_parts(array: Any, wanted: Any) -> Any:
 
 
 def parts_that_hold(count: int, holds: Callable[[int, int], bool]) -> Iterator[tuple[int, int]]:
-    """Ranges of rows, in order and without a gap: those that hold, and single rows that do not.
+    """Yield ranges (start, end) that cover all rows, in order: ranges whose rows all fit, and
+    single rows that do not.
 
     Args:
-        count: of all rows.
-        holds: whether the rows from the first to before the second number all hold.
+        count: the number of rows.
+        holds: returns whether the rows from `start` to before `end` all fit.
     """
     pending = [(0, count)]
     while pending:

@@ -1,6 +1,6 @@
-"""Columns of rows and of batches as columns of wider types, where those differ.
+"""Conversion of the columns of rows and batches to wider types.
 
-Source of what is wider: `headgate_arrow.widening`. Rows and batches come out the same.
+`headgate_arrow.widening` defines what is wider. Rows and batches get the same results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,9 @@ from headgate_arrow.widening import LossError, parts_that_hold, widened
 
 
 class WiderColumns:
-    """The columns of `given` that have another type in `wanted`, both of them pyarrow.Schemas. Each
-    of the pairs is one that `may_widen` allows; columns of one of them alone count for nothing.
+    """The columns of `given` that have another type in `wanted`. Both are a pyarrow.Schema.
+
+    `may_widen` must allow each pair of types. Columns that only one of the schemas has are ignored.
     """
 
     def __init__(self, given: Any, wanted: Any) -> None:
@@ -34,10 +35,10 @@ class WiderColumns:
         return len(self._given) > 0
 
     def arrays(self, values: Any) -> dict[str, Any]:
-        """Columns of a RecordBatch of `given` by name, as those of `wanted`.
+        """Return the columns of a RecordBatch, converted to the types of `wanted`, by name.
 
         Raises:
-            LossError: a value does not hold; names the column.
+            LossError: a value does not fit. The message names the column.
         """
         return {
             one.name: _widened(values.column(one.name), one, there)
@@ -45,7 +46,11 @@ class WiderColumns:
         }
 
     def batch(self, values: Any) -> Any:
-        """The RecordBatch with these columns. Raises `LossError` as `arrays`."""
+        """Return the RecordBatch with these columns converted.
+
+        Raises:
+            LossError: as `arrays`.
+        """
         wider, schema = self.arrays(values), values.schema
         for name in wider:
             schema = schema.set(
@@ -55,7 +60,8 @@ class WiderColumns:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | str]:
-        """The values of these columns in each row, or why one of them does not hold."""
+        """Return, for each row, the converted values of these columns, or a text that says why one
+        does not fit."""
         if not self or not rows:
             return [{}] * len(rows)
         if len(rows) == 1 and (one := self._one(rows[0])) is not None:
@@ -80,7 +86,7 @@ class WiderColumns:
         return found
 
     def _one(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The values in one row, if all are plain."""
+        """Return the converted values of one row. None: they must be left to Arrow."""
         found: dict[str, Any] = {}
         for name, convert in self._plain:
             value = row.get(name)
@@ -93,7 +99,11 @@ class WiderColumns:
         return found
 
     def _rows(self, plain: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Raises `LossError` and `DataError`, which name the column."""
+        """Return the converted values of rows.
+
+        Raises:
+            LossError, DataError: a value does not fit. The message names the column.
+        """
         table = table_of(plain, self._given, self._by_way)
         arrays = [
             _widened(table.column(one.name).combine_chunks(), one, there)
@@ -104,7 +114,11 @@ class WiderColumns:
 
 
 def _widened(array: Any, given: Any, wanted: Any) -> Any:
-    """Raises `LossError`, which names the column."""
+    """Return an array with the type of the field `wanted`.
+
+    Raises:
+        LossError: a value does not fit. The message names the column.
+    """
     if isinstance(array, pa.ChunkedArray):  # of one chunk, or of none
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], given.type)
     try:
