@@ -45,7 +45,7 @@ CONFIG: Final = define_shared(
 )
 
 _DIRECTORY: Final = "headgate.directory"
-"""What the connector adds to the configs of its tasks."""
+"""Key of a task config with the absolute path of the table's folder."""
 
 
 class DeltaSinkTask(TableSinkTask):
@@ -85,9 +85,11 @@ class DeltaSink(SinkConnector):
     def alter_offsets(
         cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
     ) -> bool:
-        """
+        """Refuse to alter offsets: the table holds those that count, and others would double
+        records or leave them out.
+
         Raises:
-            ConfigError: the table says what is written; a record would be doubled or left out.
+            ConfigError: always.
         """
         raise ConfigError(
             "Offsets of a DeltaSink are those in its table, and are not altered: to write "

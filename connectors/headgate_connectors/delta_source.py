@@ -90,7 +90,7 @@ class DeltaSource(SourceConnector):
     ) -> bool:
         """
         Raises:
-            ConfigError: an offset without a version, or a partition without table and share.
+            ConfigError: an offset has no version, or a partition has no table or share.
         """
         return alterable(offsets, "version")
 
@@ -111,20 +111,20 @@ def _settings(config: Mapping[str, str]) -> SourceSettings:
 
 
 def _first(settings: SourceSettings) -> str:
-    """Where a new connector begins."""
+    """Return where a new connector begins, in the form of `BEGIN` in the task config."""
     if settings.starting.isdecimal():
         return f"{FROM} {int(settings.starting)}"
     path = Path(settings.table)
     table = load(path)
     if table is None:
-        return f"{FROM} 0"  # all that will be in it comes later
+        return f"{FROM} 0"  # the table does not exist, so all of its versions are still to come
     _state(path, table)
     version = table.version()
     return f"{FROM} {version + 1}" if settings.starting == LATEST else f"{WHOLE} {version}"
 
 
 def _state(path: Path, table: Any) -> TableState:
-    """Raises `TableSourceError`: its rows cannot be read."""
+    """Return the state of a loaded table. Raises `TableSourceError` if its rows cannot be read."""
     try:
         return TableState.loaded(table)
     except TableSourceError as error:

@@ -1,11 +1,11 @@
-"""FileStreamSource: the lines of one file, as Connect's connector of this name.
+"""FileStreamSource: reads the lines of one file, like Connect's connector of the same name.
 
-Same config keys, same source partition (``{"filename": path}``) and offset (``{"position": n}``).
-Source: connect-file (4.3.1).
+The config keys, the source partition (``{"filename": path}``) and the source offset
+(``{"position": n}``) are those of Java. Source: connect-file (4.3.1).
 
-Differs: standard input is not supported, since a task may run anywhere; positions count bytes
-throughout (Java counts characters and seeks bytes, so it goes wrong after a restart in text that is
-not ASCII).
+Differs: standard input is not supported, since a task may run on any worker. Positions always count
+bytes. Java counts characters and seeks by bytes, so in text that is not ASCII it continues at the
+wrong place after a restart.
 """
 
 import time
@@ -29,7 +29,7 @@ from headgate_connectors.file_stream_config import FILE, file_errors, task_confi
 
 CHUNK_BYTES = 1 << 18
 WAIT_SECONDS = 1.0
-"""Between two looks at a file that has nothing new, or is not there. As Java's."""
+"""Wait between two looks at a file that has nothing new or does not exist, as in Java."""
 
 SOURCE_CONFIG = (
     ConfigDef()
@@ -60,7 +60,8 @@ SOURCE_CONFIG = (
 
 
 class FileStreamSourceTask(SourceTask):
-    """Waits for a file that is not there, and for the newline of its last line."""
+    """Task that reads one file. It waits for a file that does not exist yet, and does not read the
+    last line before it ends with a newline."""
 
     def start(self, config: Mapping[str, str]) -> None:
         settings = SOURCE_CONFIG.parse(config)
@@ -73,10 +74,11 @@ class FileStreamSourceTask(SourceTask):
         self._missed = False
         """Whether it was logged that the file is missing."""
         self._lines: deque[bytes] = deque()
-        """Whole, with their ends; not yet records. They start at the position."""
+        """Complete lines with their line ends, not yet made into records. The first starts at
+        `_position`."""
         self._tail: list[bytes] = []
-        """Pieces of the line after those. None is looked at again until the line is whole: it may
-        be as long as the file."""
+        """Pieces of the incomplete line after `_lines`. They are not joined until the line is
+        complete, because a line may be as long as the file."""
         self._position = 0
         self._told_malformed = False
 
@@ -135,7 +137,8 @@ class FileStreamSourceTask(SourceTask):
         return position
 
     def _split(self, chunk: bytes) -> None:
-        """Lines end with LF, CRLF or CR, as in Java. A CR that ends the data may be half a CRLF."""
+        """Split a chunk into lines, which end with LF, CRLF or CR as in Java. A CR at the end of
+        the data may be half of a CRLF, so its line is not complete yet."""
         if self._tail and self._tail[-1].endswith(b"\r") and not chunk.startswith(b"\n"):
             self._end_line()
         *whole, last = chunk.splitlines(keepends=True)
@@ -171,7 +174,7 @@ class FileStreamSourceTask(SourceTask):
         self._position = position
 
     def _tell_malformed(self, line: bytes, position: int) -> None:
-        """Malformed bytes become U+FFFD, as in Java."""
+        """Log, once, that the file has malformed UTF-8, whose bytes become U+FFFD as in Java."""
         try:
             line.decode()
         except UnicodeDecodeError as error:
@@ -200,7 +203,7 @@ class FileStreamSource(SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
-        """Supported as long as the file is only appended to."""
+        """Return SUPPORTED if a file is named. It holds as long as the file is only appended to."""
         named = (config.get("file") or "").strip()
         return ExactlyOnceSupport.SUPPORTED if named else ExactlyOnceSupport.UNSUPPORTED
 
@@ -210,9 +213,11 @@ class FileStreamSource(SourceConnector):
         config: Mapping[str, str],
         offsets: Sequence[tuple[Partition, Mapping[str, Any] | None]],
     ) -> bool:
-        """
+        """Check offsets that a user wants to set.
+
         Raises:
-            ConfigError: with the texts of FileStreamSourceConnector.alterOffsets.
+            ConfigError: an offset is refused, with the text of Java's
+                FileStreamSourceConnector.alterOffsets.
         """
         if file_errors(config, ""):
             raise ConfigError(
@@ -221,7 +226,7 @@ class FileStreamSource(SourceConnector):
             )
         for partition, offset in offsets:
             if offset is None:
-                continue  # whatever is there may be forgotten
+                continue  # any partition may be reset, so a bad one can be removed
             if "position" not in offset:
                 raise ConfigError(
                     "Offset objects should either be null or contain the key 'position'"

@@ -1,15 +1,16 @@
-"""What FileStreamSource and FileStreamSink have in common: the key ``file``."""
+"""The config key ``file``, which FileStreamSource and FileStreamSink have in common."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 FILE = "headgate.file"
-"""Added to the configs of tasks where the path is relative: the absolute one, as tasks may have
-another working directory. An absolute path needs no addition, so that the configs equal Java's."""
+"""Key of a task config with the absolute path of the file, since a task may have another working
+directory. It is added only if ``file`` is relative. Otherwise the task config equals Java's."""
 
 
 def file_errors(config: Mapping[str, str], stream: str) -> dict[str, list[str]]:
-    """Errors of validation by key: ``file`` must be given, as `stream` cannot serve instead."""
+    """Return validation errors by key. ``file`` is required, since `stream` is not supported in its
+    place."""
     if (config.get("file") or "").strip():
         return {}
     return {

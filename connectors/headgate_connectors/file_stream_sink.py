@@ -1,13 +1,15 @@
-"""FileStreamSink: the values of records as lines of one file.
+"""FileStreamSink: appends the values of records to one file, one line each.
 
-Same config keys as Connect's connector of this name. Source: connect-file (4.3.1).
+The config keys are those of Connect's connector of the same name. Source: connect-file (4.3.1).
 
-Differs: standard output is not supported, since a task may run anywhere; what the sink has put is
-on disk before its offsets are committed; a line that a crash has torn is removed before it is
-written again; an output that is gone, cut or replaced although records were committed to it is an
-error; a text with half of a surrogate pair is refused, where Java writes ``?``.
+Differs:
+- Standard output is not supported, since a task may run on any worker.
+- Lines are on disk before their consumer offsets are committed.
+- A line that a crash has torn is removed before it is written again.
+- A file that was removed, cut or replaced after records were committed to it is an error.
+- A text with half of a surrogate pair is refused. Java writes ``?`` for it.
 
-How far the file was written at the last commit stands in ``.NAME.position`` beside it.
+The file ``.NAME.position`` beside the output says how far that was written at the last commit.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -63,11 +65,11 @@ WAYS_ON = (
 
 
 class OutputMissingError(Exception):
-    """The file has not what was committed to it."""
+    """The output file lacks records whose consumer offsets were committed."""
 
 
 class FileStreamSinkTask(SinkTask):
-    """Appends the text of each value and a newline."""
+    """Task that appends the text of each value and a newline to the file."""
 
     _output: TextOutput | None = None
 
@@ -79,11 +81,12 @@ class FileStreamSinkTask(SinkTask):
         path = Path(config.get(FILE) or self._name).absolute()
         self._mark = RewriteMark(path)
         self._rewritten: dict[TopicPartition, int] = {}
-        """Offsets up to which the rewrite under way has come."""
+        """Offsets that the rewrite has reached, if there is or was one."""
         self._rewrite_ends: dict[TopicPartition, int] = {}
-        """Offsets that were committed before it, where it ends; empty: there is none."""
+        """Offsets at which the rewrite under way ends: those committed before it began. Empty: no
+        rewrite is under way."""
         self._topics = set(sink_topics(config))
-        """Topics that the connector names, or that this task has read."""
+        """Topics that the connector's config names or that this task has read."""
         self._pattern = topic_pattern(config)
         try:
             self._output = TextOutput(path)
@@ -94,7 +97,7 @@ class FileStreamSinkTask(SinkTask):
         self._was_empty = self._output.is_empty()
         self._position_file = PositionFile(path)
         self._position: Position | None = None
-        """What this task has noted last."""
+        """Position that this task wrote to the position file last."""
         self._told_position = False
         self._has_torn_line = self._output.has_torn_line()
 
@@ -104,9 +107,10 @@ class FileStreamSinkTask(SinkTask):
         return self._output
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
-        """
+        """Check the file against the committed offsets, and begin or continue a rewrite.
+
         Raises:
-            OutputMissingError: records were committed, and the file has not all of them.
+            OutputMissingError: the file lacks records that were committed.
         """
         self._topics.update(topic for topic, _ in partitions)
         if (what := self._loss()) and (count := self._committed_count()):
@@ -122,8 +126,9 @@ class FileStreamSinkTask(SinkTask):
                 self._mark.remove()
 
     def _loss(self) -> str:
-        """What has become of the file since offsets were last committed; empty text: nothing."""
-        # Until it got its partitions another task may have had them, and have written.
+        """Return what happened to the file since offsets were last committed, to follow its name.
+        Empty text: nothing did."""
+        # The file may have been filled since `start`, by a task that had the partitions before.
         is_empty = self._was_empty and self._file.is_empty()
         self._was_empty = False
         known = self._position_file.read() if self._file.is_regular else None
@@ -132,11 +137,13 @@ class FileStreamSinkTask(SinkTask):
         return "" if known is None else self._file.damage_before(known)
 
     def _committed_count(self) -> int:
-        """Records of the connector's topics, whichever task reads them: all are in the one file."""
+        """Return how many records of the connector's topics were committed. It counts those of all
+        tasks, since they write to the same file."""
         return sum(self._all_committed().values())
 
     def _all_committed(self) -> dict[TopicPartition, int]:
-        """What is committed of the connector's topics: its group may have read others before."""
+        """Return the committed offsets of the connector's topics. The consumer group may have
+        others, of topics that the connector read earlier."""
         committed = self.context.committed()
         topics = set(self._topics)
         if self._pattern is not None:
@@ -150,9 +157,13 @@ class FileStreamSinkTask(SinkTask):
     def _on_missing_output(
         self, what: str, partitions: Collection[TopicPartition], done: Mapping[TopicPartition, int]
     ) -> None:
-        """
+        """Do what ``on.missing.output`` says: fail, go on without the records, or rewrite them.
+
         Args:
-            done: offsets up to which a rewrite has come before.
+            done: offsets that an earlier rewrite has reached.
+
+        Raises:
+            OutputMissingError: the setting is ``fail``.
         """
         seen = f"{self._name} {what}"
         if self._on_missing == "fail":
@@ -170,7 +181,8 @@ class FileStreamSinkTask(SinkTask):
         self._rewrite(partitions)
 
     def _rewrite(self, partitions: Collection[TopicPartition]) -> None:
-        """Read anew, of these, what the rewrite under way has not come to."""
+        """Seek `partitions` back to where the rewrite under way stands, unless it is past its end
+        there."""
         for place in partitions:
             done = self._rewritten.get(place, 0)
             if done < self._rewrite_ends.get(place, 0):
@@ -190,9 +202,10 @@ class FileStreamSinkTask(SinkTask):
         return offsets
 
     def _check_output(self) -> None:
-        """
+        """Check that the open file is still the one at the path, and did not get shorter.
+
         Raises:
-            OutputMissingError: the file is another one, or shorter than it was.
+            OutputMissingError: the file was removed, replaced or cut.
         """
         self._raise_for(self._file.damage())
 
@@ -216,7 +229,8 @@ class FileStreamSinkTask(SinkTask):
         self._file.append(lines)
 
     def _encoded(self, record: SinkRecord) -> bytes | None:
-        """The line of a record. None: it has no UTF-8, and was reported."""
+        """Return the line of a record. None: it has no form in UTF-8 and went to the errant record
+        reporter."""
         try:
             return _line(record).encode()
         except UnicodeEncodeError as error:
@@ -224,11 +238,12 @@ class FileStreamSinkTask(SinkTask):
             return None
 
     def _mend_torn_line(self, lines: Sequence[bytes]) -> None:
-        """Cut the last line of the file, which lacks its newline, if a crash of this task has torn
-        it; end it with a newline if it may be somebody else's.
+        """Cut the last line of the file, which lacks its newline, if a crash tore it while this
+        task wrote it. If another writer may have written it, end it with a newline instead.
 
-        It is this task's own if no other task writes to the file and the end of the file is how
-        `lines` begin: the records since the last commit come again in their order.
+        The line is this task's if no other task writes to the file, and the end of the file equals
+        the beginning of `lines`. Records since the last commit are delivered again in their order,
+        so `lines` begins with what was written before the crash.
         """
         count = self._file.begun_of(lines) if self._is_alone else 0
         if count > len(lines[0]) or (count and self._committed_count()):
@@ -250,8 +265,8 @@ class FileStreamSinkTask(SinkTask):
         self._note_position()
 
     def _note_position(self) -> None:
-        """Note how far the file is written, which is on disk. Where that cannot be written down the
-        sink goes on: a loss while no task runs is then not found, as is said."""
+        """Write to the position file how far the output is on disk. If that fails, the sink goes on
+        and logs once that text cut off while no task runs will not be missed."""
         if not self._file.is_regular:
             return
         try:
@@ -311,7 +326,8 @@ class FileStreamSink(SinkConnector):
 
 
 def _line(record: SinkRecord) -> str:
-    """Differs: a struct, list or map with a schema is JSON, where Java writes ``Struct{a=1}``."""
+    """Return the text of a record's value. Differs: a struct, list or map with a schema is written
+    as JSON. Java writes ``Struct{a=1}``."""
     if record.value_schema is None or record.value.__class__ is str:
         return java_text(record.value)
     return java_text(None) if record.value is None else text_of(record.value_schema, record.value)

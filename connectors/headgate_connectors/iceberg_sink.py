@@ -89,9 +89,11 @@ class IcebergSink(SinkConnector):
     def alter_offsets(
         cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
     ) -> bool:
-        """
+        """Refuse to alter offsets: the table holds those that count, and others would double
+        records or leave them out.
+
         Raises:
-            ConfigError: the table says what is written; a record would be doubled or left out.
+            ConfigError: always.
         """
         raise ConfigError(
             "Offsets of an IcebergSink are those in its table, and are not altered: to write "

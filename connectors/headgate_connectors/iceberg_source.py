@@ -96,7 +96,7 @@ class IcebergSource(SourceConnector):
     ) -> bool:
         """
         Raises:
-            ConfigError: an offset without a snapshot, or a partition without table and share.
+            ConfigError: an offset has no snapshot, or a partition has no table or share.
         """
         return alterable(offsets, "snapshot", AFTER)
 
@@ -121,12 +121,12 @@ def _connection(config: Mapping[str, str]) -> CatalogConnection:
 
 
 def _first(settings: SourceSettings, config: Mapping[str, str]) -> str:
-    """Where a new connector begins."""
+    """Return where a new connector begins, in the form of `BEGIN` in the task config."""
     if settings.starting.isdecimal():
         return f"{FROM} {int(settings.starting)}"
     with closing(_connection(config)) as catalog:
         table = catalog.table(settings.table)
     current = None if table is None else table.metadata.current_snapshot_id
     if current is None:
-        return f"{AFTER} 0"  # all that will be in it comes later
+        return f"{AFTER} 0"  # the table has no snapshot, so all of them are still to come
     return f"{AFTER if settings.starting == LATEST else WHOLE} {current}"

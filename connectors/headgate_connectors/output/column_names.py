@@ -1,4 +1,4 @@
-"""Names of columns that readers take for one: those that differ in case only, at any depth."""
+"""Column names that differ in case only, at any depth. Readers take them for the same column."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import pyarrow as pa
 
 
 def clash(columns: Any) -> tuple[str, str] | None:
-    """Paths of two columns, or fields of one struct, whose names differ in case only.
+    """Return the paths of two columns, or two fields of a struct, whose names differ in case only.
 
-    Spark, Hive and DuckDB refuse files with both.
+    Spark, Hive and DuckDB refuse files with both. None: there are no such names.
 
     Args:
         columns: a pyarrow.Schema.
@@ -30,7 +30,7 @@ def _clash(fields: list[Any], above: str) -> tuple[str, str] | None:
 
 
 def _fields_of(kind: Any) -> list[Any]:
-    """Fields of the structs in a type, without the lists and maps around them."""
+    """Return the fields of the outermost structs in a type, also of those inside lists and maps."""
     inner = [kind.field(at) for at in range(kind.num_fields)]
     if pa.types.is_struct(kind):
         return inner

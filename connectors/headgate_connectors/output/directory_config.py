@@ -1,4 +1,4 @@
-"""Settings of a DirectorySink."""
+"""Config settings of DirectorySink."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -125,11 +125,11 @@ CONFIG = (
 )
 
 DIRECTORY: Final = "headgate.directory"
-"""What the connector adds to the configs of its tasks."""
+"""Key of a task config with the absolute path of the sink's folder."""
 
 
 def path_fault(path: str) -> str | None:
-    """Why files cannot be written to `path`; None: they can, as far as is seen."""
+    """Return why files cannot be written to `path`. None: nothing is seen that prevents it."""
     if "://" in path:
         return (
             f"{path} is an address, expected a folder of this machine: a commit creates a file "
@@ -140,7 +140,7 @@ def path_fault(path: str) -> str | None:
 
 
 def config_faults(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-    """What is wrong with settings beside each other."""
+    """Return, by key, the faults that only several settings together show."""
     faults = dict(partition_faults(config))
     types = config.get("columns.types", "").strip()
     if types and config.get("format", "").strip() == "jsonl":

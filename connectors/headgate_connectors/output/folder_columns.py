@@ -1,9 +1,10 @@
-"""The columns of a folder: each has one type, whatever file it is in.
+"""The columns of a sink's folder: each column has the same type in all files.
 
 Readers of a folder of files take it for one table. So the first value with a column pins the
-column's type, in ``_headgate/columns.json``; a value with another type for it is refused by name.
-New columns are added, as optional ones; a column that some values lack becomes optional. A name
-that differs from another in case only is refused: Spark, Hive and DuckDB would refuse the folder.
+column's type in ``_headgate/columns.json``. A later value with another type is refused, and the
+error names the column. New columns are added as optional ones. A column that some values lack
+becomes optional. A name that differs from another in case only is refused, because Spark, Hive and
+DuckDB would refuse the folder.
 """
 
 import fcntl
@@ -33,15 +34,19 @@ class SinkColumns:
     """The pinned columns of one folder, shared by the tasks that write to it."""
 
     def __init__(self, root: Path, *, widens: bool = False) -> None:
-        """`widens`: whether values of a narrower type than a column's are taken."""
+        """
+        Args:
+            widens: accept values of a narrower type than that of the column.
+        """
         self._root = root
         self._widens = widens
 
     def take(self, schema: Schema) -> Schema:
-        """The STRUCT of all columns, after those of the STRUCT `schema` were added.
+        """Add the columns of the STRUCT `schema`, and return the STRUCT of all columns.
 
         Raises:
-            DataError: a column has another type than before; names both.
+            DataError: a column has another type than before, or a name that differs from another
+                in case only. The message names both.
         """
         with self._locked():
             known = self.known()
@@ -53,7 +58,7 @@ class SinkColumns:
         return merged
 
     def known(self) -> Schema | None:
-        """The STRUCT of all columns; None: there is none yet."""
+        """Return the STRUCT of all columns. None: no column was pinned yet."""
         document = read_json(self._root / _COLUMNS)
         return None if document is None else read_schema(document["schema"])
 
@@ -79,7 +84,8 @@ class SinkColumns:
 
 
 def _check_spelling(schema: Schema) -> None:
-    """Raises `DataError` where two columns, or fields of a struct, differ in case only."""
+    """Raise `DataError` if the names of two columns, or of two fields of a struct, differ in case
+    only."""
     found = clash(arrow_types.arrow_schema(schema))
     if found is not None:
         raise DataError(
@@ -89,7 +95,8 @@ def _check_spelling(schema: Schema) -> None:
 
 
 def merge(known: Schema, new: Schema, *, widens: bool = False) -> Schema:
-    """The STRUCT that holds values of both. Raises `DataError`."""
+    """Return the STRUCT that holds values of both schemas. Raises `DataError` if a column has
+    different types in them, unless `widens` is set and the new type is narrower."""
     given = {found.name: found.schema for found in new.fields}
     fields: list[Field] = []
     for found in known.fields:

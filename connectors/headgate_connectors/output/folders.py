@@ -1,4 +1,4 @@
-"""The folder that a sink is told to write to."""
+"""Checks and errors of the folder that a sink writes to."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,8 @@ from pathlib import Path
 
 
 def folder_fault(path: str | Path) -> str | None:
-    """What is wrong with it, as far as can be seen now; None: nothing, perhaps it is not there."""
+    """Return what is wrong with the folder as far as can be seen now. None: nothing is. A folder
+    that does not exist is no fault."""
     try:
         is_file = Path(path).exists() and not Path(path).is_dir()
     except (OSError, ValueError) as error:
@@ -17,7 +18,7 @@ def folder_fault(path: str | Path) -> str | None:
 
 @contextmanager
 def naming(folder: Path) -> Iterator[None]:
-    """Errors of the disk name `folder` where they name no file."""
+    """Put the name of `folder` into each OSError from inside that names no file."""
     try:
         yield
     except OSError as error:

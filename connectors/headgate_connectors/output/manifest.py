@@ -1,4 +1,4 @@
-"""Which files of a folder are committed: the one truth of a sink that writes files itself.
+"""The manifest: the entries that say which files of a sink's folder are committed.
 
     target/
       events-0-000000000000.parquet             a published file, for everybody to read
@@ -7,18 +7,20 @@
       _headgate/events-0-000000000000.json      entry: offsets from 0 on are in that file
       _headgate/staging/events-0-000000000500-<token>.parquet     written, not committed yet
 
-The entries of a topic-partition are a chain: each begins where the one before it ends. A file
-commits by the exclusive creation of its entry, which is named by its first offset. So of two tasks
-that wrote the same records (one was frozen, say, and its partition given away) one commits, and the
-other finds its entry and drops its file. Whoever finds an entry whose file is not published yet
-renames it. Nothing is overwritten. The group's offsets only follow.
+The entries of a topic-partition are a chain: each begins where the one before it ends. A file is
+committed by creating its entry exclusively. The entry is named by its first offset. So if two tasks
+wrote the same records (one was frozen, say, and its partition was given away), one task commits.
+The other finds that task's entry and drops its own file.
 
-With ``partition.by`` an entry has a file in each folder for which there were records: they are
-committed together, and published one after the other.
+A task that finds an entry whose file is not published yet publishes it, by renaming the staged
+file. Nothing is overwritten. The consumer group's offsets only follow the entries.
 
-A published file that was deleted can be written anew, from the records of its entry's offsets: it
-is staged, and linked to the name that the entry says. The entry stays as it is, and of two tasks
-that do so one links its file.
+With ``partition.by`` an entry has a file in each folder for which there were records. The files are
+committed together and published one after the other.
+
+A published file that was deleted can be written again from the records between its entry's
+offsets. The new file is staged, then linked to the name in the entry. The entry does not change. If
+two tasks do this, one of them links its file.
 """
 
 import json
@@ -43,12 +45,13 @@ _STAGED: Final = re.compile(r"(.+)-(\d+)-(\d+)-[0-9a-f]{32}\.\w+")
 
 
 class ManifestError(Exception):
-    """The folder is not as the entries say. The message is for users."""
+    """The folder contradicts its entries or the sink's config. The message is for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Records of a topic-partition from `start` to before `end` are in `file`, `rows` of them."""
+    """An entry: the records of a topic-partition from offset `start` to before `end` are in `file`
+    and `more`, as `rows` rows."""
 
     topic: str
     partition: int
@@ -57,11 +60,12 @@ class Entry:
     rows: int
     file: str
     staged: str
-    """Path the file was written under, relative to the folder as `file` is."""
+    """Path at which the file was written before it was published. It is relative to the folder,
+    like `file`."""
     more: Sequence[tuple[str, str]] = ()
-    """`file` and `staged` of further files."""
+    """`file` and `staged` of each further file."""
     time: int | None = None
-    """Timestamp of the record before `end`, in milliseconds."""
+    """Timestamp of the last record before `end`, in milliseconds."""
 
     @property
     def path(self) -> str:
@@ -69,20 +73,20 @@ class Entry:
 
     @property
     def files(self) -> Sequence[tuple[str, str]]:
-        """Each file, with the path it was written under."""
+        """Each file, with the path at which it was staged."""
         return ((self.file, self.staged), *self.more)
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Where a topic-partition goes on."""
+    """Where a task continues with a topic-partition."""
 
     end: int | None
-    """Offset after the last entry; None: there is no entry."""
+    """Offset after the last entry. None: there is no entry."""
     last: Entry | None
-    """The last entry, if its files are there."""
+    """The last entry, if all of its files exist."""
     gone: Sequence[Entry]
-    """Entries of which a file is gone, by their offsets."""
+    """Entries that have lost a file, sorted by offset."""
 
 
 def _names(folder: Path) -> list[str]:
@@ -94,7 +98,7 @@ def _name(topic: str, partition: int, start: int) -> str:
 
 
 class SinkManifest:
-    """The manifest of one folder, as one task works with it; one thread."""
+    """The manifest of one folder, as one task uses it. It must stay on one thread."""
 
     def __init__(self, root: Path, ending: str) -> None:
         self.root = self._root = root
@@ -104,9 +108,10 @@ class SinkManifest:
         sync_folder(root / FOLDER)
 
     def claim(self, connector: str) -> None:
-        """
+        """Claim the folder for `connector`, unless it was claimed before.
+
         Raises:
-            ManifestError: another connector writes to the folder.
+            ManifestError: another connector has claimed the folder.
         """
         _create(self._root, _OWNER, json.dumps({"connector": connector}).encode())
         owner = json.loads((self._root / _OWNER).read_bytes()).get("connector")
@@ -117,10 +122,14 @@ class SinkManifest:
             )
 
     def pin_partitions(self, text: str | None) -> None:
-        """Write down, with the first file, how the folder is partitioned; None: it is not.
+        """Note how the folder is partitioned, if it has no entries yet, or check it against the
+        note.
+
+        Args:
+            text: the settings from `pin_text`. None: the folder is not partitioned.
 
         Raises:
-            ManifestError: it is partitioned in another way.
+            ManifestError: the folder is partitioned in another way.
         """
         known = self._root / _PARTITIONS
         if text is not None and (known.exists() or not self._has_entries()):
@@ -136,10 +145,10 @@ class SinkManifest:
         return any(_ENTRY.search(name) for name in _names(self._root / FOLDER))
 
     def entries(self, place: TopicPartition) -> list[Entry]:
-        """Entries of a topic-partition by their offsets.
+        """Return the entries of a topic-partition, sorted by offset.
 
         Raises:
-            ManifestError: an entry that does not parse, or a gap between two.
+            ManifestError: an entry cannot be parsed, or there is a gap between two entries.
         """
         topic, partition = place
         named = re.compile(re.escape(f"{topic}-{partition}-") + r"\d+\.json")
@@ -161,10 +170,10 @@ class SinkManifest:
             raise ManifestError(f"{path} is no entry of a file: {error}") from error
 
     def resume(self, place: TopicPartition) -> Resumed:
-        """Where to go on, and the entries whose files are gone.
+        """Return where to continue, and the entries that have lost files.
 
-        Publishes what is committed and not published yet, and drops staged files that can never be
-        committed any more: those at whose offset another file was.
+        It publishes files that are committed but not published yet. It drops staged files that can
+        never be committed, since another file was committed at their first offset.
         """
         entries = self.entries(place)
         gone = [entry for entry in entries if self.missing(entry) and not self._publish(entry)]
@@ -185,13 +194,13 @@ class SinkManifest:
         return (self._root / STAGING).is_dir()
 
     def missing(self, entry: Entry) -> list[str]:
-        """Folders, below the root, whose file of the entry is not there."""
+        """Return the folders, relative to the root, in which the entry's file does not exist."""
         return [
             file.rpartition("/")[0] for file, _ in entry.files if not (self._root / file).exists()
         ]
 
     def stage(self, place: TopicPartition, start: int) -> str:
-        """Path of a new file, relative to the folder."""
+        """Return the path of a new staged file, relative to the root."""
         name = _name(*place, start)
         return f"{STAGING}/{name}-{uuid.uuid4().hex}.{self._ending}"
 
@@ -204,15 +213,18 @@ class SinkManifest:
         staged: Mapping[str, str],
         time: int | None = None,
     ) -> Entry | None:
-        """Commit staged files, whose content is durable: one for each folder below the root, or
-        one for the root itself, which is the empty name.
+        """Commit staged files, whose content must be durable.
+
+        Args:
+            staged: path of each file by its folder relative to the root. The empty name is the
+                root itself.
 
         Returns:
-            Their entry. None: files with the same first offset are committed already; `resume`
-            drops these.
+            The entry of the files. None: files with the same first offset are committed already.
+            Then `resume` drops the staged ones.
 
         Raises:
-            ManifestError: a file that is none of the sink's stands where one is to be published.
+            ManifestError: where a file is to be published there is a file that is not the sink's.
         """
         name = f"{_name(*place, start)}.{self._ending}"
         files = [(f"{folder}/{name}" if folder else name, path) for folder, path in staged.items()]
@@ -231,14 +243,19 @@ class SinkManifest:
         return entry
 
     def refill(self, entry: Entry, staged: Mapping[str, str]) -> None:
-        """Publish staged files, whose content is durable, in place of those of `entry` that are
-        gone; each by its folder below the root."""
+        """Publish staged files in place of the missing files of `entry`.
+
+        Args:
+            staged: path of each file by its folder relative to the root. The content must be
+                durable.
+        """
         finals = {file.rpartition("/")[0]: self._root / file for file, _ in entry.files}
         for folder, path in staged.items():
             final = finals[folder]
             _make_folders(self._root, final.parent)
-            # Where it exists another task was faster, with the same records. Where it is not found
-            # another task has dropped it, and the next `resume` finds it gone again.
+            # FileExistsError: another task was faster, with the same records. FileNotFoundError:
+            # another task has dropped the staged file, and the next `resume` finds the file missing
+            # again.
             with suppress(FileExistsError, FileNotFoundError):
                 os.link(self._root / path, final)
             sync_folder(final.parent)
@@ -246,7 +263,8 @@ class SinkManifest:
         sync_folder(self._root / STAGING)
 
     def _publish(self, entry: Entry) -> bool:
-        """False: a file is not there, nor its staged one."""
+        """Publish the files of an entry. Returns False if a file exists neither under its name nor
+        staged."""
         whole = True
         for file, staged in entry.files:
             final = self._root / file
@@ -263,7 +281,7 @@ class SinkManifest:
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
-    """What an entry has not is not written."""
+    """Return the JSON members of an entry, without those that are empty."""
     found = asdict(entry)
     if not entry.more:
         del found["more"]
@@ -273,7 +291,7 @@ def _plain(entry: Entry) -> dict[str, Any]:
 
 
 def _make_folders(root: Path, folder: Path) -> None:
-    """Make `folder` below `root`, and its name durable with those above it."""
+    """Create `folder` below `root`, and make its name and those of its parents durable."""
     if folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -283,14 +301,16 @@ def _make_folders(root: Path, folder: Path) -> None:
 
 
 def _create(root: Path, path: str, content: bytes) -> bool:
-    """Create a file with its whole content, durably. False: it was there, and is as it was."""
+    """Create a file with its whole content, durably. Returns False if the file existed. Then it is
+    unchanged."""
     place = root / path
     draft = place.with_name(f".draft-{uuid.uuid4().hex}")
     try:
         write_durably(draft, content)
         os.link(draft, place)
     except FileExistsError:
-        # A network file system that got no answer asks again, and is told that it is there.
+        # A network file system that got no answer sends the request again. Then the error may be
+        # about our own link.
         if not draft.samefile(place):
             return False
     finally:
@@ -300,7 +320,8 @@ def _create(root: Path, path: str, content: bytes) -> bool:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Create a file. Nothing of it is left where the disk is full."""
+    """Create a file with `content` on disk. If that fails (the disk is full, say), the file is
+    removed."""
     with path.open("xb") as file:
         try:
             file.write(content)
@@ -312,7 +333,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make names that were made, moved or removed in the folder durable."""
+    """Make the creation, renaming and removal of names in the folder durable."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -321,7 +342,7 @@ def sync_folder(path: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """None: there is no such file."""
+    """Return the content of a JSON file, or None if the file does not exist."""
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:

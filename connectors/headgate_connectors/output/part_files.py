@@ -1,4 +1,4 @@
-"""The files of a topic-partition that are written together: one for each folder of the sink."""
+"""The files of a topic-partition that a sink writes at the same time: one for each folder."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ class _File:
     staged: str
     rows: int = 0
     pending: list[Row] = field(default_factory=list[Row])
-    """Rows of the batch under way."""
+    """Rows that `writer` does not have yet."""
     records: list[SinkRecord] = field(default_factory=list[SinkRecord])
-    """The record of each of them."""
+    """The record of each row in `pending`."""
 
 
 class StagedFiles:
-    """Files that are not committed yet, and are committed as one."""
+    """Staged files of a topic-partition, which are committed together."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class StagedFiles:
     ) -> None:
         """
         Args:
-            start: first offset.
-            since: when the first record came.
-            columns: those of every row.
-            stage: gives the path of a new file.
-            open_file: opens it for rows of such columns.
-            refuse: is given each record whose values no file can hold.
+            start: offset at which the files begin.
+            since: time of the first record, by the monotonic clock in seconds.
+            columns: STRUCT of the columns that every row has.
+            stage: returns the path of a new file.
+            open_file: opens the file at a path for rows with these columns.
+            refuse: called with each record that has a value the file cannot hold.
         """
         self.start = start
         self.since = since
@@ -50,7 +50,7 @@ class StagedFiles:
         self._refuse = refuse
         self._files: dict[str, _File] = {}
         self.pending = 0
-        """Rows that no writer has yet."""
+        """Number of rows, in all files, that their writers do not have yet."""
 
     def __len__(self) -> int:
         return len(self._files)
@@ -66,10 +66,10 @@ class StagedFiles:
         return file
 
     def add_batch(self, values: Any, count: int) -> None:
-        """Write rows of an Arrow batch to the file of the folder itself.
+        """Write the rows of an Arrow batch to the file in the sink's own folder.
 
         Raises:
-            DataError: a value that the file cannot hold.
+            DataError: the file cannot hold a value.
         """
         file = self._file("")
         assert isinstance(file.writer, TableWriter)
@@ -77,7 +77,7 @@ class StagedFiles:
         file.rows += count
 
     def need(self, folders: Iterable[str]) -> None:
-        """See that each of them has a file, if only one without rows."""
+        """Open a file in each of the folders that has none yet. It may stay without rows."""
         for folder in folders:
             self._file(folder)
 
@@ -88,10 +88,11 @@ class StagedFiles:
         self.pending += 1
 
     def write(self) -> None:
-        """
+        """Write all pending rows to their files.
+
         Raises:
-            FullError: a file has no room for more.
-            DataError: `refuse` raises it.
+            FullError: a file has no room for more rows.
+            DataError: raised by `refuse`.
         """
         if not self.pending:
             return
@@ -103,7 +104,8 @@ class StagedFiles:
                 self._write(file, rows, records)
 
     def _write(self, file: _File, rows: list[Row], records: list[SinkRecord]) -> None:
-        """Write all rows that the file can hold."""
+        """Write the rows to the file. Those that it cannot hold are found by halving, and
+        refused."""
         try:
             file.writer.write(rows)
         except FullError as error:
@@ -120,15 +122,16 @@ class StagedFiles:
 
     @property
     def rows(self) -> int:
-        """Rows that are written, in all files."""
+        """Number of rows written, in all files."""
         return sum(file.rows for file in self._files.values())
 
     def is_full(self, rows: int, size: int) -> bool:
-        """Whether one of the files has so many rows, or bytes."""
+        """Return whether one of the files has at least `rows` rows or `size` bytes."""
         return any(f.rows >= rows or f.writer.size >= size for f in self._files.values())
 
     def close(self) -> dict[str, str]:
-        """Make them durable; the path of each by its folder."""
+        """Make the files durable. Returns their staged paths by folder. On an error all files are
+        dropped."""
         try:
             for file in self._files.values():
                 file.writer.close()
@@ -138,6 +141,6 @@ class StagedFiles:
         return {folder: file.staged for folder, file in self._files.items()}
 
     def drop(self) -> None:
-        """Give them up."""
+        """Discard the files."""
         for file in self._files.values():
             file.writer.drop()

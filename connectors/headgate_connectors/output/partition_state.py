@@ -1,4 +1,4 @@
-"""How far a DirectorySink is with one topic-partition."""
+"""The state of one topic-partition in a task of DirectorySink."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,19 @@ from headgate_connectors.output.refill import Refill
 
 @dataclass(slots=True)
 class PartitionState:
+    """How far the task has come with one topic-partition."""
+
     committed: int | None
-    """Offset up to which records are in published files; None: there is no file yet."""
+    """Offset up to which records are in published files. None: there is no file yet."""
     next: int = -1
-    """Offset after the last record that was taken; -1: none was."""
+    """Offset after the last record that was taken. -1: none was."""
     time: int | None = None
-    """Timestamp of that record."""
+    """Timestamp of the last record that was taken, in milliseconds."""
     files: StagedFiles | None = None
     resumed: bool = False
-    """Another task was first: the rest of the batch is delivered anew, from `committed` on."""
+    """The rest of the batch in hand is ignored, since records are delivered again from the offset
+    where the partition was resumed."""
     last: Entry | None = None
-    """The last entry, whose files were there."""
+    """The last manifest entry, if its files were there when they were last looked at."""
     refill: Refill | None = None
-    """Files that are written anew before it goes on."""
+    """Deleted files that are written again before the partition goes on."""

@@ -1,7 +1,8 @@
 """Partitions of a sink's folder, Hive style: ``city=Berlin/day=2026-11-26/``.
 
-Spark, pyarrow and DuckDB read the columns of such folders from their names. Names are escaped as
-Spark does it, so that a value comes back equal; what would come back as another value is refused.
+Spark, pyarrow and DuckDB take columns from the names of such folders. Names are escaped as Spark
+escapes them, so that readers get the same value back. A value that readers would take for another
+one is refused.
 """
 
 import json
@@ -18,7 +19,7 @@ from headgate_connectors.formats.text_checks import is_utf8, zone_of
 from headgate_connectors.output.rows import at
 
 HIDDEN: Final = ("_", ".")
-"""How names begin of files and folders that Spark, pyarrow and DirectorySource pass over."""
+"""Prefixes of files and folders that Spark, pyarrow and DirectorySource skip."""
 NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _NAME_BYTES_MAX: Final = 255
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(0x01, 0x20))))
@@ -35,17 +36,17 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One level of folders: of a field, or of the record's time where there is a pattern."""
+    """One level of folders: made of a field, or of the record's timestamp if there is a pattern."""
 
     name: str
     pattern: str = ""
 
 
 class PartitionBy:
-    """What ``partition.by`` says: the folder of each record.
+    """The parsed setting ``partition.by``, which gives the folder of each record.
 
     Raises:
-        ValueError: it is not understood, or the time zone is not known.
+        ValueError: the setting cannot be parsed, or the time zone is not known.
     """
 
     def __init__(self, parts: Sequence[str], timezone: str) -> None:
@@ -68,13 +69,14 @@ class PartitionBy:
         return bool(self._levels)
 
     def folder(self, record: SinkRecord, schema: Schema | None, row: Mapping[str, Any]) -> str:
-        """Folder of a record below the sink's, without a slash at its end; empty: the sink's own.
+        """Return the folder of a record, relative to the sink's folder and without a slash at its
+        end. Empty text: the sink's own folder.
 
         Args:
-            schema: the STRUCT of `row`; None where it has none.
+            schema: the STRUCT of `row`. None: the row has no schema.
 
         Raises:
-            DataError: a field is not there, or its value cannot be a folder.
+            DataError: a field is missing, or its value cannot be the name of a folder.
         """
         levels: list[str] = []
         for level in self._levels:
@@ -93,10 +95,10 @@ class PartitionBy:
         return "/".join(levels)
 
     def check_names(self, names: Iterable[str]) -> None:
-        """
+        """Check that no field has the name of a folder level that is made of something else.
+
         Raises:
-            DataError: a field has the name of a folder that is not made of it. Readers would see
-                one of the two values and not the other.
+            DataError: a field has such a name. Readers would see only one of the two values.
         """
         for name in names:
             level = self._by_lower.get(name.lower())
@@ -117,7 +119,7 @@ class PartitionBy:
                 f"{at(record)} has the timestamp {record.timestamp_ms}, expected one in the years "
                 f"1 to 9999 for {level.name}"
             ) from error
-        # Not strftime: its years before 1000 have no leading zeros everywhere.
+        # Not strftime: on some platforms its years before 1000 have no leading zeros.
         digits = (
             f"{moment.year:04}",
             *(f"{n:02}" for n in (moment.month, moment.day, moment.hour, moment.minute)),
@@ -128,10 +130,10 @@ class PartitionBy:
         return text
 
     def without_fields(self, schema: Schema) -> Schema:
-        """`schema`, a STRUCT, without the fields that are in the folders' names.
+        """Return the STRUCT `schema` without the fields that are in the folders' names.
 
         Raises:
-            DataError: nothing would be left.
+            DataError: no field would be left.
         """
         left = tuple(one for one in schema.fields if one.name not in self.fields)
         if not left:
@@ -157,7 +159,8 @@ def _level(part: str) -> _Level:
 
 
 def hidden_fault(name: str) -> str:
-    """Why a field or a topic cannot be the begin of a name in the sink's folder."""
+    """Return a message why no file or folder of the sink can have a name that begins with `name`,
+    which is that of a field or a topic."""
     return (
         f"{name} begins with {name[0]}, expected another first character: readers of the folder "
         "take such files and folders for hidden ones, and the records would seem lost. Rename it, "
@@ -166,7 +169,8 @@ def hidden_fault(name: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """`text` as a folder name of Hive and Spark has it. Source: ExternalCatalogUtils of Spark."""
+    """Return `text` escaped as in folder names of Hive and Spark. Source: Spark's
+    ExternalCatalogUtils."""
     return "".join([f"%{ord(char):02X}" if char in _ESCAPED else char for char in text])
 
 
@@ -217,15 +221,20 @@ def _check_type(record: SinkRecord, schema: Schema, name: str) -> None:
 
 
 def pin_text(by: Sequence[str], timezone: str, keeps: bool) -> str:
-    """What of the settings must stay as it was for a folder: its readers take it for one table."""
+    """Return, as JSON, the settings that must not change for a folder, because its readers take it
+    for one table."""
     return json.dumps({"by": list(by), "timezone": timezone, "keep.columns": keeps})
 
 
 def json_fields(record: SinkRecord, keeps_text: bool) -> tuple[Mapping[str, Any], Schema | None]:
-    """Fields of a value that becomes a line of JSON, and their STRUCT where there is one.
+    """Return the fields of a value that becomes a line of JSON, and their STRUCT if it has one.
 
     Args:
-        keeps_text: whether a text that is a JSON object is written as it is.
+        keeps_text: a text that is a JSON object is written unchanged. Without this it is refused,
+            since fields would be taken out of it.
+
+    Raises:
+        DataError: the value has no fields, or is such a text.
     """
     value, schema = record.value, record.value_schema
     if schema is not None and schema.type is SchemaType.STRUCT:
@@ -245,7 +254,7 @@ def json_fields(record: SinkRecord, keeps_text: bool) -> tuple[Mapping[str, Any]
 
 
 def json_names(record: SinkRecord) -> Iterable[str]:
-    """Names of the members of the line of JSON that a value becomes."""
+    """Return the names of the members of the JSON line that a value becomes."""
     value, schema = record.value, record.value_schema
     if schema is not None and schema.type is SchemaType.STRUCT:
         return [field.name for field in schema.fields]
@@ -254,7 +263,7 @@ def json_names(record: SinkRecord) -> Iterable[str]:
 
 
 def _json_of(text: str) -> Any:
-    """None where it is no JSON."""
+    """Return the value of a JSON text, or None if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -262,7 +271,7 @@ def _json_of(text: str) -> Any:
 
 
 def partition_faults(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-    """What is wrong with the settings of partitions."""
+    """Return the faults, by key, of ``partition.by`` and ``partition.timezone``."""
     parts = [part.strip() for part in config.get("partition.by", "").split(",") if part.strip()]
     try:
         PartitionBy(parts, config.get("partition.timezone", "UTC").strip())

@@ -1,7 +1,8 @@
-"""A small file beside a text file: how far it was written when offsets were last committed.
+"""The position file: a small file beside a text file that a sink appends to.
 
-So a task that starts finds that the text file was cut or replaced meanwhile. The tasks that append
-to one file share it.
+It says how far the text file was written when consumer offsets were last committed. So a task that
+starts can see that the text file was cut or replaced since. All tasks that append to one text file
+share its position file.
 """
 
 import fcntl
@@ -15,16 +16,17 @@ from headgate_connectors.output.text_file import Position, TextOutput
 
 
 class PositionFile:
-    """The position of the text file at `output`."""
+    """The position file of the text file at `output`."""
 
     def __init__(self, output: Path) -> None:
         self._path = output.with_name(f".{output.name}.position")
 
     def read(self) -> Position | None:
-        """None: there is none, or a crash of the machine has torn it.
+        """Return the noted position. None: there is no position file, or a crash of the machine
+        has torn it.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the position file cannot be read.
         """
         if not self._path.exists():
             return None
@@ -36,12 +38,13 @@ class PositionFile:
                 return None
 
     def write(self, output: TextOutput) -> Position:
-        """Note where `output` ends; returns it.
+        """Note where `output` ends, and return that position.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the position file cannot be written.
         """
-        # The end is looked up under the lock, else a slower task would note an earlier one.
+        # The end is looked up under the lock. Otherwise a slower task could overwrite a later
+        # position with an earlier one.
         with self._locked(os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) as handle:
             position = output.position()
             text = json.dumps({"size": position.size, "tail": position.tail})

@@ -1,8 +1,9 @@
-"""Files of a topic-partition that were deleted, and are written anew from what the log still has.
+"""Refill: deleted files of a topic-partition are written again from the records still in the log.
 
-Each entry that has lost a file is filled by itself: its records are read again, from its first
-offset to its last, and make the files that are gone. Files that are there stay as they are. So a
-record is in one file, whenever the task is killed: the files are there or are found to be gone.
+Each manifest entry that has lost a file is refilled by itself. The records from its first offset to
+its last are read again and written to new files in place of those that are gone. Files that still
+exist stay as they are. So each record is in exactly one file, even if the task is killed at any
+time: a file either exists or is found missing at the next start.
 """
 
 import time
@@ -17,7 +18,7 @@ from headgate_connectors.output.manifest import Entry, ManifestError, SinkManife
 from headgate_connectors.output.rows import at
 
 LOOK_SECONDS: Final = 1.0
-"""After so long without a record the log is asked whether it has more of an entry."""
+"""Time without a record after which the log is asked whether it has more records of an entry."""
 WAYS_ON: Final = (
     "put back what is gone, or set on.missing.output = rewrite to write it anew from what the log "
     "still has, or on.missing.output = accept to go on without it"
@@ -25,7 +26,8 @@ WAYS_ON: Final = (
 
 
 def loss_text(root: Path, gone: Sequence[Entry], manifest: SinkManifest) -> str:
-    """Files of `gone` are gone, and how much was in them."""
+    """Return a message that files of the entries `gone` are missing, and how many records they
+    had."""
     count = sum(len(manifest.missing(entry)) for entry in gone)
     seen = "1 committed file is" if count == 1 else f"{count:,} committed files are"
     rows = sum(entry.rows for entry in gone)
@@ -35,15 +37,18 @@ def loss_text(root: Path, gone: Sequence[Entry], manifest: SinkManifest) -> str:
 
 
 def _first_gone(entry: Entry, manifest: SinkManifest) -> str:
-    """The first file of an entry that is not there: others of it may be."""
+    """Return the first missing file of an entry. Other files of the entry may exist."""
     folders = manifest.missing(entry)
     gone = (file for file, _ in entry.files if file.rpartition("/")[0] in folders)
     return next(gone, entry.file)
 
 
 def empty_text(root: Path, place: TopicPartition, committed: int) -> str:
-    """The group has committed and the folder knows nothing: it was deleted, or is another one. A
-    sink that has passed over nothing but tombstones looks the same."""
+    """Return a message that the consumer group has committed offsets but the folder has no files.
+
+    The folder was deleted, or is another one. A sink that has read only tombstones, and skipped
+    them, looks the same.
+    """
     return (
         f"{root} has no file of {place[0]}-{place[1]}, but the sink has committed its records up "
         f"to offset {committed}"
@@ -51,12 +56,16 @@ def empty_text(root: Path, place: TopicPartition, committed: int) -> str:
 
 
 class Refill:
-    """Entries to fill, at least one, by their offsets."""
+    """The entries of a topic-partition that are refilled, one after the other; at least one."""
 
     def __init__(self, manifest: SinkManifest, entries: Iterable[Entry], ending: str) -> None:
         """
+        Args:
+            entries: the entries that have lost a file, sorted by offset.
+            ending: file name extension of the format that the sink writes.
+
         Raises:
-            ManifestError: a file was of another format than the sink writes now.
+            ManifestError: a missing file had another format than the sink writes now.
         """
         self._manifest = manifest
         self._entries = deque(entries)
@@ -72,20 +81,20 @@ class Refill:
 
     def _begin(self) -> None:
         self.entry = self._entries.popleft()
-        """The entry that is filled now."""
+        """The entry that is being refilled."""
         self.folders = frozenset(self._manifest.missing(self.entry))
-        """Folders, below the root, in which a file of it is missing."""
+        """Folders, relative to the root, in which a file of the entry is missing."""
 
     def go_on(self) -> bool:
-        """Take the next entry. False: there is none."""
+        """Begin with the next entry. Returns False if there is none."""
         if not self._entries:
             return False
         self._begin()
         return True
 
     def is_due(self, next: int) -> bool:
-        """Whether the log is to be asked for more: for a while `next`, the offset after the last
-        record that was taken, has been the same."""
+        """Return whether it is time to ask the log whether it has more records of the entry. It is
+        if `next`, the offset after the last record taken, did not change for `LOOK_SECONDS`."""
         now = time.monotonic()
         if next == self._seen_next and now - self._looked < LOOK_SECONDS:
             return False
@@ -94,18 +103,19 @@ class Refill:
         return due
 
     def is_read(self, context: SinkTaskContext, next: int) -> bool:
-        """Whether the log has no more records of the entry from offset `next` on: compaction or
-        retention took them. False where it is not known now."""
+        """Return whether the log has no more records of the entry from offset `next` on, since
+        compaction or retention removed them. False also if the log cannot be asked now."""
         try:
             return self._first(context, max(next, self.entry.start)) is None
         except TransportError:
             return False
 
     def start(self, context: SinkTaskContext, after: int) -> int:
-        """Offset to read the entry from. A log may refuse to read from one that retention took.
+        """Return the offset at which to begin reading the entry. It is that of the first record
+        still in the log, since a log may refuse to read from an offset that retention removed.
 
         Args:
-            after: offset after all entries, from which to go on where nothing of it is left.
+            after: offset after all entries, which is returned if no record of the entry is left.
         """
         try:
             found = self._first(context, self.entry.start)
@@ -118,10 +128,10 @@ class Refill:
         return context.first_record(*place, start, self.entry.end)
 
     def wants(self, record: SinkRecord, folder: str) -> bool:
-        """Whether a record of the entry is of a file that is missing.
+        """Return whether a record of the entry belongs to a file that is missing.
 
         Raises:
-            ManifestError: the entry has no file in its folder.
+            ManifestError: the entry has no file in `folder`, the record's folder.
         """
         if folder in self.folders:
             return True

@@ -1,7 +1,8 @@
-"""A small file beside a text file that is being written anew: how far that has come.
+"""The rewrite mark: a small file beside a text file whose committed records are written again.
 
-It is there from the start until all that was committed before is in the text file again. A crash in
-between leaves a text file with some of it, beside offsets of the file before it.
+It says how far the rewrite has come. It exists from the start of the rewrite until all records that
+were committed before are in the text file again. A crash in between leaves a text file with a part
+of the records, while the committed offsets still are those of the lost file.
 """
 
 import json
@@ -14,20 +15,21 @@ from headgate_connectors.output.manifest import sync_folder
 
 
 class RewriteMark:
-    """The mark of the text file at `output`."""
+    """The rewrite mark of the text file at `output`."""
 
     def __init__(self, output: Path) -> None:
         self._path = output.with_name(f".{output.name}.rewrite")
 
     def read(self) -> dict[TopicPartition, int] | None:
-        """Offsets up to which records are in the text file again; None: no rewrite is under way."""
+        """Return the offsets up to which records are in the text file again. None: no rewrite is
+        under way."""
         try:
             found = json.loads(self._path.read_bytes())
             return {(str(topic), int(number)): int(offset) for topic, number, offset in found}
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):
-            return {}  # marks were empty once
+            return {}  # an earlier version wrote empty marks
 
     def write(self, done: Mapping[TopicPartition, int]) -> None:
         draft = self._path.with_name(f"{self._path.name}.draft")

@@ -1,4 +1,4 @@
-"""Values of sink records as rows of columns: which schema a row has, and how errors name it."""
+"""Sink records as rows of columns: the schema of a row, and the name of a record in errors."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,7 +8,7 @@ from headgate.connector.api import DataError, SinkRecord, SinkTaskContext
 from headgate.connector.schema import Schema, SchemaType
 
 VALUE: Final = "value"
-"""Name of the one column of values that are no struct."""
+"""Name of the only column if the values are not structs."""
 
 _WITHOUT_SCHEMA: Final[Mapping[type, Schema]] = {
     str: s.STRING.as_optional(),
@@ -20,16 +20,18 @@ _WITHOUT_SCHEMA: Final[Mapping[type, Schema]] = {
 
 
 def value_schema(record: SinkRecord) -> Schema:
-    """Schema of the record's value, which is not None.
+    """Return the schema of the record's value, which must not be None. A value without a schema
+    gets that of its Python type.
 
     Raises:
-        DataError: it is a map or a list without a schema.
+        DataError: the value has no schema and is a map, a list or of another unknown type.
     """
     return record.value_schema or _schema_of(record.value, "is", at(record))
 
 
 def key_schema(record: SinkRecord) -> Schema:
-    """Schema of the record's key, which is not None. Raises `DataError` as `value_schema`."""
+    """Return the schema of the record's key, which must not be None. Raises `DataError` like
+    `value_schema`."""
     return record.key_schema or _schema_of(record.key, "has a key that is", at(record))
 
 
@@ -45,15 +47,15 @@ def _schema_of(value: Any, does: str, where: str) -> Schema:
 
 
 def as_struct(schema: Schema) -> Schema:
-    """The STRUCT of a row: a schema of another type becomes the column `VALUE`."""
+    """Return the STRUCT of a row. A schema of another type becomes the one column `VALUE`."""
     return schema if schema.type is SchemaType.STRUCT else s.struct({VALUE: schema})
 
 
 def refuse(context: SinkTaskContext, record: SinkRecord, error: DataError) -> None:
-    """Give a record that the sink cannot write to the errant record reporter.
+    """Report a record that the sink cannot write to the errant record reporter.
 
     Raises:
-        DataError: there is none.
+        DataError: `error`, if there is no reporter.
     """
     reporter = context.errant_record_reporter()
     if reporter is None:

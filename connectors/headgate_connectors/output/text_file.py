@@ -1,4 +1,4 @@
-"""A text file that is appended to: whole lines, and a look at whether what was written is there."""
+"""A text file that a sink appends whole lines to, and the checks that nothing written was lost."""
 
 import hashlib
 import os
@@ -10,43 +10,43 @@ from pathlib import Path
 
 CHUNK_BYTES = 1 << 18
 TAIL_BYTES = 1 << 16
-"""Bytes of a file that are compared to tell it from another one."""
+"""Bytes before a position whose checksum tells the file from another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a file, and what stood before it."""
+    """A place in a file, with a checksum of the bytes before it."""
 
     size: int
-    """Bytes before it."""
+    """Number of bytes before the place."""
     tail: str
-    """SHA-256 of the last `TAIL_BYTES` of them, as hex digits."""
+    """SHA-256 of the last `TAIL_BYTES` before the place, as hex digits."""
 
 
 class TextOutput:
     """The file at `path`, open for appending.
 
     Raises:
-        OSError: it cannot be created or written.
+        OSError: the file cannot be created or written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Without a buffer: one that is full would be written up to the middle of a line, where
-        # a crash, or another task of the same file, could come in between.
+        # Without a buffer. A full buffer is written up to the middle of a line, and a crash or
+        # another task of the same file could come between the two parts of that line.
         self._file = path.open("ab", buffering=0)
         status = os.fstat(self._file.fileno())
         self.is_regular = stat.S_ISREG(status.st_mode)
         """False for a pipe or a device, whose content cannot be looked at."""
         self._size = status.st_size
-        """The file had at least so many bytes when it was looked at last."""
+        """Bytes that the file had, at least, when it was looked at last."""
 
     def is_empty(self) -> bool:
         return self.is_regular and os.fstat(self._file.fileno()).st_size == 0
 
     def damage(self) -> str:
-        """What happened to the file since the last look, as in "was removed or replaced"; empty
-        text if nothing did."""
+        """Return what happened to the file since the last look, such as "was removed or replaced".
+        Empty text: nothing did."""
         if not self.is_regular:
             return ""
         mine = os.fstat(self._file.fileno())
@@ -62,12 +62,13 @@ class TextOutput:
         return ""
 
     def position(self) -> Position:
-        """Where the file ends now."""
+        """Return the position at which the file ends now."""
         size = os.fstat(self._file.fileno()).st_size
         return Position(size, self._tail(size))
 
     def damage_before(self, known: Position) -> str:
-        """What happened to the bytes before `known`, as `damage` says it; of a regular file."""
+        """Return what happened to the bytes before `known`, in the form of `damage`. The file must
+        be a regular one."""
         size = os.fstat(self._file.fileno()).st_size
         if size < known.size:
             return f"was cut or replaced: it has {size:,} bytes, expected {known.size:,} or more"
@@ -81,11 +82,13 @@ class TextOutput:
             return hashlib.sha256(file.read(min(size, TAIL_BYTES))).hexdigest()
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Append `lines`, a newline after each: all of them, or none where the disk is full and
-        nobody else writes to the file.
+        """Append `lines`, with a newline after each.
+
+        If that fails (the disk is full, say), a part that was written is cut off again, unless
+        another process has written to the file meanwhile.
 
         Raises:
-            OSError: they could not be written.
+            OSError: the lines could not be written.
         """
         rest = data = b"\n".join([*lines, b""])
         number = self._file.fileno()
@@ -99,16 +102,17 @@ class TextOutput:
                 if self.is_regular and os.fstat(number).st_size == before + written:
                     os.ftruncate(number, before)
             raise OSError(error.errno, error.strerror, str(self._path)) from error
-        # Of a file that was cut just before, the next look finds less than this.
+        # If the file was cut just before, `damage` finds it shorter than this.
         self._size = max(self._size, before) + len(data)
 
     def has_torn_line(self) -> bool:
-        """Whether the file ends in the middle of a line."""
+        """Return whether the file ends in the middle of a line."""
         return self.is_regular and self._last(1) not in (b"", b"\n")
 
     def begun_of(self, lines: Sequence[bytes]) -> int:
-        """Bytes at the end of the file that are the beginning of `lines`, torn in mid-line; 0 if
-        the end is something else. What they are must begin where a line begins."""
+        """Return how many bytes at the end of the file equal the beginning of `lines`, cut in the
+        middle of a line. They must begin at the beginning of a line. 0: the file ends in another
+        way."""
         data = b"\n".join([*lines, b""])
         end = self._last(len(data) + 1)
         torn = end[end.rfind(b"\n") + 1 :]
@@ -136,7 +140,7 @@ class TextOutput:
         self._size = length
 
     def sync(self) -> None:
-        """Return when what was appended is on disk. Nothing to do for a pipe or a device."""
+        """Return when all appended lines are on disk. For a pipe or a device it does nothing."""
         if self.is_regular:
             os.fsync(self._file.fileno())
 

@@ -1,4 +1,4 @@
-"""Settings that all sinks of tables have."""
+"""Config settings that all table sinks have."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from headgate_connectors.tables.sink import TableSettings
 
 
 def define_shared(config: ConfigDef) -> ConfigDef:
-    """`config` with the settings of all sinks of tables that have keys."""
+    """Return `config` with the settings of all table sinks that can update rows by key."""
     high = Importance.HIGH
     return define_batches(
         config.define("write.mode", Type.STRING, "append", one_of("append", "upsert"), high,
@@ -28,7 +28,7 @@ def define_shared(config: ConfigDef) -> ConfigDef:
 
 
 def define_batches(config: ConfigDef) -> ConfigDef:
-    """`config` with the settings of all sinks that write batches of rows."""
+    """Return `config` with the settings of all sinks that write batches of rows."""
     medium, low = Importance.MEDIUM, Importance.LOW
     return (
         config
@@ -54,7 +54,7 @@ def define_batches(config: ConfigDef) -> ConfigDef:
 
 
 def shared_settings(settings: Mapping[str, Any]) -> TableSettings:
-    """From what `define_shared` has parsed."""
+    """Return the `TableSettings` of the parsed settings of `define_shared`."""
     return TableSettings(
         keys=settings["key.columns"] if settings.get("write.mode") == "upsert" else (),
         evolution=Evolution(settings["schema.evolution"]),
@@ -68,7 +68,7 @@ def shared_settings(settings: Mapping[str, Any]) -> TableSettings:
 
 
 def shared_validation(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-    """Errors by key beyond what the definitions find."""
+    """Return the errors by key that the definition of a single setting cannot find."""
     upsert = config.get("write.mode", "append") == "upsert"
     keys = config.get("key.columns", "").strip()
     if upsert and not keys:
@@ -82,7 +82,7 @@ def shared_validation(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
 
 
 def folder_errors(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-    """What is wrong with ``path``, the folder of a table."""
+    """Return the errors, by key, of ``path``, the folder of a table."""
     path = config.get("path", "").strip()
     if "://" in path:
         return {"path": [f"{path} is an address, expected a folder of this machine"]}

@@ -1,9 +1,12 @@
-"""Rows of a table as records, exactly once: what is common to the formats of tables.
+"""A source of table rows, exactly once: the part that all table formats share.
 
-A table is read in steps: all of it as it was at first, then what each later version (or snapshot)
-has added. The rows are divided into shares by the names of their data files. The source partition
-is the table and the share. The source offset says which step, which file of it, and how many rows
-of that; a start in the middle of a file goes on there.
+A table is read in steps. The first step may be the whole table at one version (or snapshot). Each
+later step is the rows that one version has added. The rows are divided into shares by the names of
+their data files.
+
+The source partition is the table and the share. The source offset names the step, a file of the
+step, and how many rows of the file were read. A task that starts in the middle of a file continues
+there.
 """
 
 import zlib
@@ -28,102 +31,108 @@ from headgate_arrow import compact
 from headgate_connectors.files.reader import FileFault
 
 BATCH_BYTES: Final = 16 * 1024 * 1024
-"""Bytes from which on a poll takes no further rows."""
+"""A poll with this many bytes takes no further rows."""
 KEPT_ROWS: Final = 65_536
-"""Most rows of one poll where the log keeps batches, unless ``batch.rows`` is set."""
+"""Maximum rows of one poll if the log keeps batches and ``batch.rows`` is not set."""
 _STEPS: Final = 200
-"""Most steps of one poll: they may all be without rows."""
+"""Maximum steps of one poll. It bounds a poll whose steps have no rows."""
 TASK, TASKS, BEGIN = "headgate.task", "headgate.tasks", "headgate.begin"
-"""What the connector adds to the configs of its tasks: the number of each, that of all, and at
-which step a share begins that has no offset."""
+"""Keys that the connector adds to its task configs: the task's number, the number of tasks, and the
+step at which a share without a source offset begins."""
 WHOLE, FROM, AFTER = "whole", "from", "after"
-"""How `BEGIN` begins, before a space and a step: the whole table as of then, what that step and
-later ones have added, or what later ones have."""
+"""First words of the value of `BEGIN`, before a space and the number of a step. `WHOLE`: read the
+whole table as of that step. `FROM`: read what that step and later ones added. `AFTER`: read what
+later ones added."""
 Polled: TypeAlias = SourceItem | SourceBatch
 
 
 class TableSourceError(Exception):
-    """The table cannot be read, or is not as the source has left it. For users."""
+    """The table cannot be read, or was changed in a way that the source cannot follow. The message
+    is for users."""
 
 
 def told_of(name: str, error: TableSourceError) -> TableSourceError:
-    """`error`, whose text is to follow a name, with that name."""
+    """Return `error` with `name` before its text."""
     return TableSourceError(f"{name} {error}")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a data file that follow each other."""
+    """A range of consecutive rows of a data file."""
 
     start: int
     end: int
     """Number of the row after the last."""
     values: Any
-    """RecordBatch with the columns of the step; None: they cannot be read, for `reason`."""
+    """RecordBatch with the columns of the step. None: the rows cannot be read, for `reason`."""
     reason: str = ""
 
 
 class DataFile(Protocol):
-    """A file with rows of a table, which never changes."""
+    """A file with rows of a table. It is never changed once it is written."""
 
     @property
     def name(self) -> str:
-        """The name by which offsets and the table know it."""
+        """The file's name in source offsets and in the table."""
         ...
 
     @property
     def rows(self) -> int | None:
-        """How many rows it has, where the table says so."""
+        """The file's row count, or None if the table does not say it."""
         ...
 
     def parts(self, row: int, limit: int) -> Iterator[Part]:
-        """The rows from `row` on, at most `limit` of them in a part.
+        """Yield the rows from `row` on, at most `limit` in a part.
 
         Raises:
             FileFault: the file as a whole cannot be read.
-            FileNotFoundError: it is gone.
-            OSError: of the disk, or of the server.
+            FileNotFoundError: the file does not exist any more.
+            OSError: the disk or the server failed.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one version, or one snapshot, of the table gives to a share."""
+    """The files of one share in one version, or snapshot, of the table."""
 
     told: str
-    """What it is, such as "version 7 of the table at /data/orders"."""
+    """Name of the step in messages, such as "version 7 of the table at /data/orders"."""
     marks: Mapping[str, Any]
-    """Members that all source offsets inside it have."""
+    """Members that all source offsets within the step have."""
     files: Sequence[DataFile]
     schema: Schema
     """STRUCT of the columns."""
     then: Mapping[str, Any]
-    """The source offset once all of it is read."""
+    """The source offset after all files of the step were read."""
     gone: str
-    """What a user can do about a file of it that is gone."""
+    """Advice to the user if a file of the step does not exist any more."""
 
 
 class Steps(Protocol):
-    """The steps of one share. Raises `TableSourceError` from all of its methods, or
-    `RetriableError` where the table cannot be asked for now."""
+    """The steps of one share.
+
+    All methods raise `TableSourceError`, or `RetriableError` if the table cannot be reached now.
+    """
 
     def begin(self, begin: str) -> Mapping[str, Any] | None:
-        """The source offset before the first row; None: there is no table yet.
+        """Return the source offset before the first row, or None if there is no table yet.
 
         Args:
-            begin: as `BEGIN` has it.
+            begin: where to begin, in the form of `BEGIN` in the task config.
         """
         ...
 
     def next(self, offset: Mapping[str, Any]) -> Step | None:
-        """The step that `offset` is in, or before; None: there is nothing new."""
+        """Return the step in which, or before which, `offset` stands. None: there is nothing
+        new."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of the rows: those of the files whose name gives its number."""
+    """A share of the rows: those of the data files whose name hashes to its number (CRC-32 modulo
+    `count`)."""
 
     number: int
     count: int
@@ -133,7 +142,7 @@ class Share:
 
 
 class ShareReader:
-    """The rows of one share, step after step."""
+    """Reads the rows of one share, step after step."""
 
     def __init__(
         self,
@@ -146,8 +155,9 @@ class ShareReader:
     ) -> None:
         """
         Args:
-            offset: the committed source offset; None: there is none, and it begins at `begin`.
-            rows: most rows of one poll.
+            offset: the committed source offset. None: there is none, so the share begins at
+                `begin`.
+            rows: maximum rows of one poll.
         """
         self._steps = steps
         self._partition = partition
@@ -157,14 +167,14 @@ class ShareReader:
         self._rows = rows
         self._running: Generator[Polled, None, None] | None = None
         self._held: Exception | None = None
-        """What has come to pass behind rows that were given first."""
+        """An error met after rows that were returned first. The next call raises it."""
 
     def items(self) -> list[Polled]:
-        """The next rows; none when there is nothing new.
+        """Return the next rows. An empty list: there is nothing new.
 
         Raises:
-            TableSourceError: the next step cannot be read. All rows before it were given.
-            RetriableError: it cannot be looked for now; the next call does so again.
+            TableSourceError: the next step cannot be read. All rows before it were returned.
+            RetriableError: the table cannot be reached now. The next call tries again.
         """
         if self._held is not None:
             raise self._held
@@ -174,7 +184,7 @@ class ShareReader:
         self._running = running
         try:
             for item in running:
-                # What comes next has a later offset.
+                # The item that follows an OffsetUpdate has a later offset, and so replaces it.
                 if found and isinstance(found[-1], OffsetUpdate):
                     found.pop()
                 found.append(item)
@@ -184,7 +194,7 @@ class ShareReader:
                 if rows >= self._rows or size >= BATCH_BYTES or steps >= _STEPS:
                     return found
         except RetriableError:
-            self._running = None  # it has ended; another one goes on from `_offset`
+            self._running = None  # the generator has ended; a new one goes on from `_offset`
             if not found:
                 raise
             return found
@@ -202,7 +212,7 @@ class ShareReader:
             self._running.close()
 
     def _all(self) -> Generator[Polled, None, None]:
-        """All there is now."""
+        """Yield all rows that the table has now, and an offset after each step."""
         if self._offset is None:
             self._offset = self._steps.begin(self._begin)
             if self._offset is None:
@@ -264,14 +274,14 @@ class ShareReader:
 
 
 class TableSourceTask(SourceTask):
-    """Subclasses open the table."""
+    """A task that reads shares of a table. Subclasses open the table."""
 
     NAME: ClassVar[str]
-    """Name of the setting that says which table."""
+    """Name of the setting that names the table."""
 
     @abstractmethod
     def open_steps(self, config: Mapping[str, str], share: Share) -> Steps:
-        """What one share reads."""
+        """Return the steps of one share."""
 
     @abstractmethod
     def settings(self, config: Mapping[str, str]) -> "SourceSettings": ...
@@ -297,7 +307,7 @@ class TableSourceTask(SourceTask):
         for _ in self._shares:
             if items := self._shares[self._turn % len(self._shares)].items():
                 return items
-            self._turn += 1  # a share is read to its end before the next
+            self._turn += 1  # a share is read to its end before the next one is
         self.context.wait(self._interval)
         return None
 
@@ -308,7 +318,7 @@ class TableSourceTask(SourceTask):
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """Settings that all sources of tables share."""
+    """Settings that all table sources have."""
 
     topic: str
     table: str
@@ -316,14 +326,14 @@ class SourceSettings:
     starting: str
     """`WHOLE`, ``latest``, or a number."""
     skips: bool
-    """Pass over what takes rows away."""
+    """Pass over steps that take rows away."""
     shares: int
     rows: int
     interval_s: float
 
 
 def partition_of(settings: SourceSettings, share: int) -> dict[str, Any]:
-    """Source partition of one share."""
+    """Return the source partition of one share."""
     return {"table": settings.table, "share": share, "of": settings.shares}
 
 
@@ -331,9 +341,10 @@ Committed: TypeAlias = Sequence[tuple[Partition, Mapping[str, Any]]]
 
 
 def check_partitions(known: Committed, name: str, settings: SourceSettings) -> None:
-    """
+    """Check that committed source partitions are those of the present settings.
+
     Raises:
-        ConfigError: rows were written of another table, or with another number of shares.
+        ConfigError: rows of another table were written, or the number of shares was another one.
     """
     again = (
         "set it back, or stop the connector and reset its offsets to write everything anew, or "
@@ -349,18 +360,18 @@ def check_partitions(known: Committed, name: str, settings: SourceSettings) -> N
 
 
 def begins(known: Committed) -> list[str]:
-    """Where the shares with offsets have begun, each place once."""
+    """Return where the shares with offsets began, without duplicates, sorted."""
     return sorted({offset["begin"] for _, offset in known if is_begin(offset.get("begin"))})
 
 
 def agreed_begin(known: Committed, otherwise: str) -> str:
-    """Where a share begins that has no offset: where the others did.
+    """Return where a share without an offset begins: at the same step as the other shares.
 
     Args:
-        otherwise: where it begins if none has begun.
+        otherwise: where the share begins if no share has an offset.
 
     Raises:
-        TableSourceError: they began at different steps.
+        TableSourceError: the other shares began at different steps.
     """
     found = begins(known)
     if len(found) > 1:
@@ -378,11 +389,11 @@ def task_configs(
     offsets: OffsetReader,
     first: Callable[[], str],
 ) -> list[Mapping[str, str]]:
-    """Configs of the tasks. All tasks must begin at one step, so it is found out here, and is not
-    found out anew once rows were written.
+    """Return the task configs. All tasks must begin at the same step, so the step is determined
+    here. Once rows were written, the step is taken from their offsets.
 
     Args:
-        first: the step that a new connector begins at, as `BEGIN` has it.
+        first: returns the step at which a new connector begins, in the form of `BEGIN`.
     """
     tasks = min(tasks_max, settings.shares)
     found = begins(offsets.committed())
@@ -392,17 +403,17 @@ def task_configs(
 
 
 def alterable(offsets: Sequence[tuple[Partition, Mapping[str, Any] | None]], *steps: str) -> bool:
-    """Preflight of offsets that a user alters.
+    """Check source offsets that a user wants to set. Returns True if they are well-formed.
 
     Args:
-        steps: members of an offset that may name its step: a whole number.
+        steps: members of an offset that may name its step, each a whole number.
 
     Raises:
-        ConfigError: a partition or an offset is none of a table.
+        ConfigError: a partition or an offset is not one of a table source.
     """
     for partition, offset in offsets:
         if offset is None:
-            continue  # anything may be forgotten
+            continue  # any partition may be reset, so a bad one can be removed
         if not {"table", "share", "of"} <= partition.keys():
             raise ConfigError("Partition objects should contain the keys table, share and of")
         step = next((key for key in steps if key in offset), steps[0])
@@ -422,6 +433,6 @@ def alterable(offsets: Sequence[tuple[Partition, Mapping[str, Any] | None]], *st
 
 
 def is_begin(text: Any) -> bool:
-    """Whether it is what `BEGIN` may be."""
+    """Return whether `text` is a valid value of `BEGIN`, such as ``whole 12``."""
     kind, _, number = str(text).partition(" ")
     return kind in (WHOLE, FROM, AFTER) and number.isdecimal()

@@ -1,4 +1,4 @@
-"""Settings that all sources of tables have."""
+"""Config settings that all table sources have."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,12 @@ LATEST = "latest"
 
 
 def define_source(config: ConfigDef, starting: str, step: str, interval_ms: int) -> ConfigDef:
-    """`config` with the settings of all sources of tables.
+    """Return `config` with the settings of all table sources added.
 
     Args:
         starting: name of the setting that says where a new connector begins.
-        step: what the format calls a step: version, or snapshot.
-        interval_ms: how often to look, by default.
+        step: the format's word for a step: version or snapshot.
+        interval_ms: default of ``poll.interval.ms``.
     """
     high, medium, low = Importance.HIGH, Importance.MEDIUM, Importance.LOW
     return (
@@ -45,10 +45,10 @@ def define_source(config: ConfigDef, starting: str, step: str, interval_ms: int)
 
 
 def source_settings(settings: Mapping[str, Any], table: str, starting: str) -> SourceSettings:
-    """From what `define_source` has parsed.
+    """Return the `SourceSettings` of the parsed settings of `define_source`.
 
     Args:
-        table: its name in source partitions.
+        table: name of the table in source partitions.
     """
     return SourceSettings(
         topic=settings["topic"],
