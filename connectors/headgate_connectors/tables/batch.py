@@ -1,4 +1,4 @@
-"""Rows of one topic-partition on their way into a table: from Connect's values to Arrow."""
+"""Converts the rows of one topic-partition from Connect's values to Arrow, for a table sink."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,19 +20,20 @@ _WRONG: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How rows of one Connect schema become columns of the table."""
+    """How rows with one Connect schema become columns of the table."""
 
     arrow: Any
     """pyarrow.Schema of the Connect schema."""
     carriers: Any
-    """As `arrow_types.carriers`."""
+    """The result of `arrow_types.carriers` for `arrow`."""
     stored: Any
-    """pyarrow.Schema of the same columns as the table stores them."""
+    """pyarrow.Schema of the same columns with the types that the table format stores."""
     check_rows: Callable[[Any], None] = lambda _rows: None
-    """Is given a pyarrow.Table of `kept`; raises `DataError` if the target cannot hold it."""
+    """Function that is called with a pyarrow.Table of `kept` and raises `DataError` if the target
+    cannot hold it."""
     kept: Any = None
-    """pyarrow.Schema of the same columns with the types that they have in the table, which may be
-    wider than `stored`; None: those of `stored`."""
+    """pyarrow.Schema of the same columns with their types in the present table, which may be wider
+    than in `stored`. None: the types are those of `stored`."""
 
     @classmethod
     def of(
@@ -41,7 +42,8 @@ class Layout:
         stored_schema: Callable[[Any], Any],
         check_rows: Callable[[Any], None],
     ) -> "Layout":
-        """Raises `DataError`: a column has no form."""
+        """Return the layout of a Connect schema. Raises `DataError` if a column has no form in
+        Arrow or in the table."""
         try:
             arrow = arrow_types.arrow_schema(as_struct(schema))
         except NoFormError as error:
@@ -49,15 +51,16 @@ class Layout:
         return cls(arrow, arrow_types.carriers(arrow), stored_schema(arrow), check_rows)
 
     def in_columns(self, columns: Any) -> "Layout":
-        """The same for a table that has such columns, a pyarrow.Schema with all of `stored`."""
+        """Return this layout for a table with `columns`, a pyarrow.Schema that has all columns of
+        `stored`."""
         kept = pa.schema([columns.field(name) for name in self.stored.names])
         return self if kept.types == self.stored.types else replace(self, kept=kept)
 
     def table(self, rows: list[Row]) -> Any:
-        """The rows as a pyarrow.Table of `kept`.
+        """Return the rows as a pyarrow.Table of `kept`.
 
         Raises:
-            DataError: a value that a column cannot hold unchanged; names the column.
+            DataError: a column cannot hold a value unchanged. The message names the column.
         """
         try:
             table = self._table(rows, self.arrow, self.carriers, self.stored)
@@ -72,8 +75,10 @@ class Layout:
         return table
 
     def columns(self, values: Any) -> Any:
-        """Columns of a RecordBatch of the Connect schema, as `table` stores its rows. None: a
-        column has parts, or a value does not fit, so that they are to be looked at row by row.
+        """Return the columns of a RecordBatch of the Connect schema, with the types of `table`.
+
+        None: a column is nested, has another name, or has a value that does not fit. Then the rows
+        must be converted one by one.
         """
         nested = any(pa.types.is_nested(column.type) for column in self.arrow)
         if nested or values.schema.names != self.arrow.names:
@@ -106,7 +111,7 @@ class Layout:
 
 
 def _advice(column: Any, error: Exception) -> str:
-    """What to do about a value that Arrow refuses; empty: nothing is known."""
+    """Return advice about a value that Arrow refuses. Empty text: there is none."""
     if "timestamp[ns" not in str(error) or "lose data" not in str(error):
         return ""
     told = ". It has nanoseconds, and the table's timestamps have microseconds"
@@ -120,15 +125,16 @@ def _advice(column: Any, error: Exception) -> str:
 
 @dataclass(slots=True)
 class Taken:
-    """What was taken of one topic-partition and is not in the table yet."""
+    """Rows of one topic-partition that the sink has taken and that are not in the table yet."""
 
     tables: list[Any] = field(default_factory=list[Any])
     deleted: list[bool] = field(default_factory=list[bool])
-    """For each row of `tables`, then of `_rows`: its key is to be deleted (a tombstone)."""
+    """For each row of `tables`, then of `_rows`: True if the row is a tombstone, whose key is to be
+    deleted."""
     _layout: Layout | None = None
     _rows: list[Row] = field(default_factory=list[Row])
     _records: list[SinkRecord] = field(default_factory=list[SinkRecord])
-    """The record of each of `_rows`."""
+    """The record of each row in `_rows`."""
     _bytes: int = 0
 
     @property
@@ -137,13 +143,14 @@ class Taken:
 
     @property
     def size(self) -> int:
-        """Bytes of the tables, about."""
+        """Approximate bytes of the tables."""
         return self._bytes
 
     def add(
         self, record: SinkRecord, layout: Layout, row: Row, deleted: bool, refuse: Refuse
     ) -> None:
-        """Raises `DataError`, of rows before it as well: see `convert`."""
+        """Add the row of a record. With another layout, the rows before it are converted first,
+        which may raise `DataError` for one of them: see `convert`."""
         if self._layout is not layout:
             self.convert(refuse)
             self._layout = layout
@@ -152,20 +159,20 @@ class Taken:
         self.deleted.append(deleted)
 
     def add_table(self, table: Any) -> None:
-        """Rows that are columns of the table already, behind those that were converted."""
+        """Add rows that are Arrow columns already, after the rows that were converted."""
         assert not self._rows, "rows before it are not converted"
         self.tables.append(table)
         self.deleted += [False] * table.num_rows
         self._bytes += table.nbytes
 
     def convert(self, refuse: Refuse) -> None:
-        """Make a table of the rows that are none yet.
+        """Convert the rows that are not in an Arrow table yet.
 
         Args:
-            refuse: is given each record whose values the table cannot hold.
+            refuse: called with each record that has a value the table cannot hold.
 
         Raises:
-            DataError: `refuse` raises it.
+            DataError: raised by `refuse`.
         """
         if not self._rows:
             return

@@ -1,7 +1,7 @@
-"""Change events as rows and deletions: ``change.events`` of a table sink.
+"""Turns change events into rows and deletions: ``change.events`` of a table sink.
 
-Debezium's event is a struct: `op` says what was done, `before` and `after` are the row. Source: its
-documentation of the connectors' data change events.
+Debezium's event is a struct. `op` says what was done. `before` and `after` are the row before and
+after the change. Source: Debezium's documentation of the connectors' data change events.
 """
 
 import json
@@ -16,20 +16,22 @@ from headgate_connectors.output.rows import at, value_schema
 
 NONE, DEBEZIUM = "none", "debezium"
 _WRITTEN: Final = frozenset("cru")
-"""Created, read for a snapshot, updated."""
+"""Values of `op` for a row that was created, updated, or read for a snapshot."""
 _DELETED: Final = "d"
 _LEFT_OUT: Final = "__debezium_unavailable_value"
-"""Debezium's default `unavailable.value.placeholder`: the event has not the value."""
+"""Default of Debezium's `unavailable.value.placeholder`, which stands for a value that the event
+lacks."""
 
 
 def plain(record: SinkRecord) -> SinkRecord:
-    """The row after the change as the record's value; for a deletion a tombstone.
+    """Return a record whose value is the row after the change, or a tombstone for a deletion.
 
     The tombstone's key is the row before the change, or the record's own key if that row is null.
-    A tombstone is given back as it is.
+    A record that is a tombstone already is returned unchanged.
 
     Raises:
-        DataError: the value is no change event, or one that neither writes nor deletes a row.
+        DataError: the value is not a change event, neither writes nor deletes a row, or lacks the
+            value of a column.
     """
     if record.value is None:
         return record
@@ -80,5 +82,6 @@ _PLACEHOLDERS: Final[tuple[Any, ...]] = (
     {_LEFT_OUT: _LEFT_OUT},
     json.dumps({_LEFT_OUT: _LEFT_OUT}, separators=(",", ":")),
 )
-"""What stands for a value that is left out: a text or bytes; an array of texts, bytes, numbers or
-UUIDs; an hstore as a map or as JSON. Source: Debezium's UnchangedToastedPlaceholder."""
+"""Values that stand for one that the event lacks: a text or bytes, an array (of texts, bytes,
+numbers or UUIDs), or an hstore as a map or as JSON. Source: Debezium's
+UnchangedToastedPlaceholder."""

@@ -1,7 +1,7 @@
-"""The columns of a table that a sink writes to: one type and one spelling for each.
+"""The columns of a table that a sink writes to: each has one type and one spelling.
 
-A batch may have fewer columns than the table: they are null. What else it may have is declared by
-`Evolution`. Needs pyarrow.
+A batch may lack columns of the table, which then are null. `Evolution` says whether it may also
+have new columns or other types. Needs pyarrow.
 """
 
 from collections.abc import Callable
@@ -24,24 +24,25 @@ class Evolution(StrEnum):
 
 
 Promotes: TypeAlias = Callable[[Any, Any], bool]
-"""Whether a column of the first type may be made one of the second in the table."""
+"""Function that returns whether the table can change a column of the first type to the second."""
 
 
 def never(_was: Any, _now: Any) -> bool:
-    """A table whose columns keep their types."""
+    """Return False: the columns of the table keep their types."""
     return False
 
 
 def merge_columns(known: Any, given: Any, evolution: Evolution, promotes: Promotes = never) -> Any:
-    """Columns of the table (a pyarrow.Schema), then those of `given` that are new.
+    """Return the columns of the table (a pyarrow.Schema), followed by the new ones of `given`.
 
     Args:
-        known: None: there is no table yet.
-        promotes: with `Evolution.WIDEN`: which columns of the table become wider themselves.
+        known: columns of the table. None: there is no table yet.
+        given: columns of the batch.
+        promotes: with `Evolution.WIDEN`, whether a column of the table can become wider.
 
     Raises:
-        DataError: a column has another type or spelling than the table's, or is new and
-            `evolution` allows none; names it.
+        DataError: a column has another type or spelling than in the table, or it is new and
+            `evolution` allows no new ones. The message names the column.
     """
     if (names := clash(given)) is not None:
         raise DataError(
@@ -69,7 +70,7 @@ def merge_columns(known: Any, given: Any, evolution: Evolution, promotes: Promot
         elif not there.type.equals(column.type):
             narrower = may_widen(column.type, there.type)
             if evolution is Evolution.WIDEN and narrower:
-                continue  # each of its values is looked at
+                continue  # `conform` checks each of its values
             if evolution is not Evolution.WIDEN or not promotes(there.type, column.type):
                 advice = (
                     "set schema.evolution = widen to have it widened" if narrower else "cast it"
@@ -83,10 +84,10 @@ def merge_columns(known: Any, given: Any, evolution: Evolution, promotes: Promot
 
 
 def conform(table: Any, columns: Any) -> Any:
-    """The pyarrow.Table with exactly `columns`, in their order; those it lacks are null.
+    """Return a pyarrow.Table with exactly `columns`, in their order. Columns it lacks are null.
 
     Raises:
-        DataError: a value does not hold in the type that its column has there.
+        DataError: a value does not fit the type of its column in `columns`.
     """
     names = set(table.schema.names)
     arrays = [
@@ -99,8 +100,8 @@ def conform(table: Any, columns: Any) -> Any:
 
 
 def with_types(table: Any, columns: Any) -> Any:
-    """The pyarrow.Table with its own columns, each of the type that it has in `columns`. Raises
-    `DataError` as `conform`."""
+    """Return the pyarrow.Table with its own columns, each with its type in `columns`. Raises
+    `DataError` like `conform`."""
     return conform(table, pa.schema([columns.field(name) for name in table.schema.names]))
 
 

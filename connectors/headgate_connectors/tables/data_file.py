@@ -1,8 +1,8 @@
-"""A Parquet file of a table, from a row on, as batches with the table's columns. Needs pyarrow.
+"""Reads a Parquet file of a table, from a row on, in batches with the table's columns.
 
-A file may lack columns that the table got later: they are null. A column that the file has as
-another type than the table, or that the table does not have inside a struct, is a fault of the
-file: nothing is cast that might lose something.
+The file may lack columns that the table got later, which then are null. It is a fault of the file
+if a column has another type than in the table, or if a struct has a field that the table lacks. No
+cast is made that could lose something. Needs pyarrow.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,16 +23,16 @@ from headgate_connectors.tables.delta_types import stored_type
 from headgate_connectors.tables.source import BATCH_BYTES, Part
 
 _UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, TypeError)
-"""What a file that is corrupt, or cannot be read exactly, makes pyarrow raise."""
+"""Errors that pyarrow raises for a file that is corrupt or cannot be read exactly."""
 
 
 Opener: TypeAlias = Callable[[], tuple[Any, int]]
-"""Gives what pyarrow reads, a path or a file, and how many bytes it has. Raises FileNotFoundError
-where it is gone."""
+"""Function that returns what pyarrow can read (a path or an open file) and the number of bytes in
+it. It raises FileNotFoundError if the file does not exist any more."""
 
 
 def local(path: Path) -> Opener:
-    """A file of this machine."""
+    """Return the opener of a file on this machine."""
     return partial(_local, path)
 
 
@@ -42,31 +42,33 @@ def _local(path: Path) -> tuple[Any, int]:
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Columns of a table that are known by ids, so that they may be renamed. Their types may be
-    promoted: to a wider one that holds all values."""
+    """Field ids of a table's columns. They let a column be renamed, or promoted to a wider type
+    that holds all of its values."""
 
     columns: Any
-    """pyarrow.Schema whose fields have their ids in `FIELD_ID`, those in structs too."""
+    """pyarrow.Schema whose fields, also those in structs, have their ids in the metadata key
+    `FIELD_ID`."""
     by_name: Mapping[str, int]
-    """Ids of columns by their names in files that have no ids."""
+    """Ids of columns by name, for files without ids."""
     needed: frozenset[int] = frozenset()
-    """Ids of columns that the file must have: else only its partition had their values."""
+    """Ids of columns that the file must have. Otherwise only the name of its partition would have
+    their values, which is not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetData:
-    """One data file; see `headgate_connectors.tables.source.DataFile`."""
+    """One Parquet data file. It implements `headgate_connectors.tables.source.DataFile`."""
 
     name: str
     opener: Opener
     columns: Any
     """pyarrow.Schema of the table."""
     constants: Mapping[str, Any]
-    """A pyarrow.Scalar for each column whose value is the same in all rows: of partitions."""
+    """A pyarrow.Scalar for each partition column whose value is the same in all rows."""
     size: int
     rows: int | None
     ids: "Ids | None" = None
-    """Where columns are known by ids; None: by their names."""
+    """Field ids by which columns are found. None: they are found by name."""
 
     def parts(self, row: int, limit: int) -> Iterator[Part]:
         source, size = self.opener()
@@ -98,16 +100,17 @@ class ParquetData:
                         at = part.end
             except _UNREADABLE as error:
                 if isinstance(error, OSError) and error.errno is not None:
-                    raise  # of the disk, not of what stands there
+                    raise  # an error of the disk, not of the content
                 if at < end:
                     yield Part(at, end, None, f"rows {at} to {end} cannot be read: {error}")
             start = end
 
     def _places(self, there: Any, int96: Int96) -> list[int | None]:
-        """The index in the file of each column; None: it has none.
+        """Return the index of each of the table's columns in the file. None: the file lacks it.
 
         Raises:
-            FileFault: a column is of another type, twice there, or missing and never null.
+            FileFault: a column has another type, is there twice, or is missing though it is never
+                null.
         """
         if len(set(there.names)) < len(there.names):
             raise FileFault("it has two columns of one name")
@@ -146,7 +149,8 @@ class ParquetData:
     def _runs(
         self, batch: Any, at: int, places: list[int | None], old: Callable[[Any], str | None]
     ) -> Iterator[Part]:
-        """The rows of a batch, those by themselves that Spark wrote by the old calendar."""
+        """Yield the rows of a batch as parts. Rows that Spark wrote in the old calendar, and that
+        cannot be read, are parts of their own."""
         if old(batch) is None:
             yield Part(at, at + batch.num_rows, self._conformed(batch, places))
             return
@@ -187,7 +191,7 @@ def _has_int96(schema: Any) -> bool:
 
 
 def _batches(file: Any, int96: Int96, group: int, skip: int, limit: int) -> Iterator[Any]:
-    """The rows of a row group from row `skip` of it on, as RecordBatches."""
+    """Yield the rows of a row group, from its row `skip` on, as RecordBatches."""
     if int96:
         table = int96.exact(file.read_row_group(group), group)
         yield from table.slice(skip).combine_chunks().to_batches(max_chunksize=limit)
@@ -202,11 +206,11 @@ def _batches(file: Any, int96: Int96, group: int, skip: int, limit: int) -> Iter
 
 
 FIELD_ID: Final = b"PARQUET:field_id"
-"""Where Arrow keeps the id of a field, in its metadata."""
+"""Key of a field's metadata under which Arrow keeps the field id."""
 
 
 def field_id(field: Any) -> int | None:
-    """The id of a pyarrow.Field; None: it has none."""
+    """Return the field id of a pyarrow.Field. None: it has none."""
     text = (field.metadata or {}).get(FIELD_ID)
     return None if text is None else int(text)
 
@@ -216,12 +220,12 @@ _PROMOTED: Final = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
 
 @dataclass(frozen=True, slots=True)
 class _Fits:
-    """Whether all values of a column's type in a file are values of its type in the table."""
+    """Checks that all values of a column's type in a file are values of its type in the table."""
 
     has_int96: bool
-    """Timestamps of the kind INT96 are in it, which say nothing of a zone."""
+    """The column has INT96 timestamps, which do not say whether they have a zone."""
     promotes: bool
-    """The table's type may be a wider one."""
+    """The table's type may be wider than the file's."""
 
     def __call__(self, given: Any, wanted: Any) -> bool:
         types = pa.types

@@ -1,7 +1,7 @@
-"""What others have done to a Delta table, as its log tells: restored or replaced.
+"""Finds in a Delta table's log whether others have restored or replaced the table.
 
-A RESTORE sets the rows back and leaves the application transactions, which are a sink's offsets. So
-the log is read from a version on at which all was well.
+A RESTORE sets the rows back but leaves the application transactions, which hold a sink's offsets.
+So the log is read from a version on at which the sink's rows were known to be there.
 """
 
 import json
@@ -16,16 +16,16 @@ from headgate_connectors.tables.delta_log import NOTHING, commit_file
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """Rows of a sink that are not in the table any more."""
+    """Says which commit removed rows of a sink from the table."""
 
     version: int
-    """Version that undid them."""
+    """Version that removed the rows."""
     source: int
-    """Version that the table was restored to; -1: it was replaced, or that is not known."""
+    """Version to which the table was restored. -1: the table was replaced, or it is not known."""
 
     @property
     def told(self) -> str:
-        """What was done, to follow the table's name."""
+        """Text that says what was done, to follow the table's name."""
         if self.source == NOTHING:
             return f"was restored or replaced by others in version {self.version}"
         return f"was restored to version {self.source} by others in version {self.version}"
@@ -33,25 +33,27 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
+    """The part of a commit that counts here."""
+
     source: int
-    """Version whose rows it goes on from; mostly the one before it."""
+    """Version whose rows the commit builds on: mostly the version before."""
     ids: frozenset[str]
-    """Applications that have a transaction in it."""
+    """Ids of the applications that have a transaction in the commit."""
 
 
 class DeltaLog:
-    """The commits of a table, read from its log as they are asked for."""
+    """The commits of a Delta table. Each is read from the log when it is first asked for."""
 
     def __init__(self, table: Path) -> None:
         self._table = table
         self._read: dict[int, _Commit | None] = {}
 
     def undone(self, newest: int, since: int, ids: Collection[str]) -> Undone | None:
-        """What has undone commits with transactions of `ids`, each of which was there in version
-        `since`, or is newer. None: nothing has.
+        """Return which version has undone commits with transactions of `ids`. None: none has.
 
-        Nothing is claimed of versions that the log does not have any more, but that a RESTORE
-        which passes over such a version has undone rows.
+        Only commits count that were in effect in version `since` or are newer. A version that the
+        log does not have any more is taken for an ordinary commit, but a RESTORE that goes back
+        behind it counts as having undone rows.
         """
         kept: set[int] = set()
         jumps: list[Undone] = []
@@ -72,7 +74,7 @@ class DeltaLog:
         return None
 
     def _commit(self, version: int) -> _Commit | None:
-        """None: the log does not have it any more."""
+        """Return the commit of `version`. None: the log does not have it any more."""
         if version not in self._read:
             try:
                 actions = list(self._actions(version))
@@ -86,7 +88,8 @@ class DeltaLog:
         return self._read[version]
 
     def _actions(self, version: int) -> Iterator[dict[str, Any]]:
-        """The actions of a commit that count here; one may have those of a million files."""
+        """Yield the actions `txn` and `commitInfo` of a commit. The other lines are not parsed,
+        since a commit may have a million actions of files."""
         with commit_file(self._table, version).open(encoding="utf-8") as lines:
             for line in lines:
                 if '"txn"' in line or '"commitInfo"' in line:
@@ -107,9 +110,12 @@ class DeltaLog:
             return NOTHING
 
     def _version_at(self, milliseconds: int, last: int) -> int:
-        """The newest version of that time, up to `last`: delta-rs goes by files, Spark by what the
-        commits say. A commit is older than both. One of the same millisecond may have come later:
-        it counts as undone."""
+        """Return the newest version, up to `last`, that a RESTORE to a time goes back to.
+
+        delta-rs compares that time with the time of the commit's file, Spark with the timestamp
+        in the commit. Here a version counts only if neither is later. A commit whose file was
+        written in the same millisecond may have come later: it counts as undone.
+        """
         for version in range(last, NOTHING, -1):
             try:
                 changed = commit_file(self._table, version).stat().st_mtime * 1000

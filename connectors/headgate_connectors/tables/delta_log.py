@@ -1,5 +1,6 @@
-"""The log of a Delta table as the files that it is: one of JSON for each version, one action a
-line. Source: the protocol of Delta Lake.
+"""Reads the log files of a Delta table: one JSON file for each version, one action a line.
+
+Source: the protocol of Delta Lake.
 """
 
 import json
@@ -11,16 +12,16 @@ from typing import Any, Final
 
 _VERSION: Final = re.compile(r"(\d{20})\.(?:json|checkpoint\..*)")
 NOTHING: Final = -1
-"""Version of a table that is not there."""
+"""Stands for the version of a table that does not exist."""
 
 
 def commit_file(table: Path, version: int) -> Path:
-    """Where the commit of `version` is, if the log still has it."""
+    """Return the path of the commit of `version`. The log may not have it any more."""
     return _folder(table) / f"{version:020}.json"
 
 
 def newest(table: Path) -> int:
-    """The newest version that the log names; `NOTHING`: there is no table."""
+    """Return the newest version that the log has, or `NOTHING` if there is no table."""
     try:
         names = [entry.name for entry in _folder(table).iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -30,12 +31,12 @@ def newest(table: Path) -> int:
 
 
 def actions(table: Path, version: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """The actions of a commit in their order, each with the CRC-32 of the file up to its end. An
-    empty line is an action without a name.
+    """Yield the actions of a commit in order, each with the CRC-32 of the file up to the end of its
+    line. An empty line gives an empty action.
 
     Raises:
         FileNotFoundError: the log does not have the commit.
-        ValueError: a line is no JSON.
+        ValueError: a line is not JSON.
     """
     crc = 0
     with commit_file(table, version).open("rb") as lines:
@@ -45,7 +46,7 @@ def actions(table: Path, version: int) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def checksum(table: Path, version: int) -> int | None:
-    """CRC-32 of the commit of `version`; None: the log does not have it any more."""
+    """Return the CRC-32 of the commit of `version`. None: the log does not have it any more."""
     crc = 0
     try:
         with commit_file(table, version).open("rb") as lines:

@@ -1,6 +1,7 @@
-"""Values in the partition columns of a Delta table, which are text in its log.
+"""Checks of the values in partition columns of a Delta table, which its log holds as text.
 
-Some come out of it as others, as delta-rs writes and reads them, so they are refused by name.
+delta-rs reads some values back as other ones than were written. They are refused, and the error
+names the column.
 """
 
 from collections.abc import Sequence
@@ -13,17 +14,19 @@ from headgate.connector.data_error import DataError
 from headgate_connectors.tables.sink import TableError
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The folder of rows with null. delta-rs takes this text for null where a batch has both."""
+"""Folder of the rows with null. If a batch has both nulls and this text, delta-rs takes the text
+for null."""
 
 
 def check_partition_types(columns: Any, partitions: Sequence[str]) -> None:
-    """
+    """Check the types of the partition columns.
+
     Args:
         columns: pyarrow.Schema of the table.
 
     Raises:
-        TableError: a partition column is of bytes, which delta-rs reads as the escapes that it
-            has written for them.
+        TableError: a partition column has bytes. delta-rs writes escapes for them, and reads the
+            escapes back as the value.
     """
     for name in partitions:
         if _is_bytes(columns.field(name).type):
@@ -34,12 +37,13 @@ def check_partition_types(columns: Any, partitions: Sequence[str]) -> None:
 
 
 def check_partition_values(name: str, column: Any) -> None:
-    """
+    """Check the values of one partition column.
+
     Args:
         column: values of the partition column, as the table stores them.
 
     Raises:
-        DataError: one of them has no form in Delta's log.
+        DataError: Delta's log cannot hold one of the values.
     """
     kind = column.type
     if pa.types.is_string(kind):

@@ -1,7 +1,7 @@
-"""What a Delta table is like at one version: its id, its columns, and whether they can be read.
+"""The state of a Delta table at one version: its id, its columns, and whether it can be read.
 
-Column mapping, deletion vectors and other features that change what a data file means are refused
-by name.
+Column mapping, deletion vectors and other features that change the meaning of a data file are
+refused. The error names the feature.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,15 +22,18 @@ from headgate_connectors.tables.source import TableSourceError
 _READER_VERSION: Final = 3
 _MAPPING: Final = "columnMapping"
 _READ: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", _MAPPING})
-"""Features of readers with which a data file's rows still are the table's."""
+"""Reader features that do not change which rows a data file gives. Column mapping is one as long as
+its mode is ``none``."""
 _MODE: Final = "delta.columnMapping.mode"
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
+    """The id, columns and partitions of a Delta table at one version."""
+
     id: str
     columns: Any
-    """pyarrow.Schema, as batches have it."""
+    """pyarrow.Schema that batches of the table have."""
     schema: Schema
     """STRUCT of the same columns."""
     partition_by: tuple[str, ...]
@@ -43,9 +46,10 @@ class TableState:
         partition_by: Collection[str],
         configuration: Mapping[str, str],
     ) -> "TableState":
-        """
+        """Return the state of a table with these columns, partitions and properties.
+
         Raises:
-            TableSourceError: rows of such a table cannot be read; the text follows its name.
+            TableSourceError: rows of such a table cannot be read. The text follows its name.
         """
         mode = configuration.get(_MODE, "none")
         if mode != "none":
@@ -69,7 +73,7 @@ class TableState:
 
     @classmethod
     def loaded(cls, table: Any) -> "TableState":
-        """The state of a `DeltaTable`. Raises as `of` does."""
+        """Return the state of a `DeltaTable`. Raises like `of`."""
         told = table.protocol()
         check_protocol(told.min_reader_version, told.reader_features)
         about = table.metadata()
@@ -79,7 +83,7 @@ class TableState:
 
     @classmethod
     def of_action(cls, action: Mapping[str, Any]) -> "TableState":
-        """The state that an action ``metaData`` makes. Raises as `of` does."""
+        """Return the state of the table after an action ``metaData``. Raises like `of`."""
         try:
             columns = DeltaSchema.from_json(action["schemaString"])
         except (DeltaError, ValueError) as error:
@@ -93,9 +97,10 @@ class TableState:
 
 
 def check_protocol(reader_version: int, features: Collection[str] | None) -> None:
-    """
+    """Check that a table with this reader version and these reader features can be read.
+
     Raises:
-        TableSourceError: rows of such a table cannot be read; the text follows its name.
+        TableSourceError: it cannot. The text follows the table's name.
     """
     unknown = sorted(set(features or ()) - _READ)
     if unknown:
@@ -110,10 +115,10 @@ def check_protocol(reader_version: int, features: Collection[str] | None) -> Non
 
 
 def load(path: Path, version: int | None = None) -> Any:
-    """The `DeltaTable` of a version, or of the newest; None: there is no table.
+    """Return the `DeltaTable` at `version`, or at the newest version. None: there is no table.
 
     Raises:
-        TableSourceError: it cannot be loaded.
+        TableSourceError: the table cannot be loaded.
     """
     try:
         return DeltaTable(path, version=version)
@@ -127,12 +132,12 @@ def load(path: Path, version: int | None = None) -> Any:
 
 
 def partition_value(text: str | None, kind: Any) -> Any:
-    """The pyarrow.Scalar of a partition's value as the log has it; an empty text is null.
+    """Return the pyarrow.Scalar of a partition value in the log. An empty text is null.
 
-    A timestamp that names no zone counts as one of UTC, as delta-rs writes and reads it.
+    A timestamp without a zone is taken as UTC, as delta-rs writes and reads it.
 
     Raises:
-        ValueError: it is no value of the type `kind`.
+        ValueError: the text is not a value of the type `kind`.
     """
     if text is None or text == "":
         return pa.scalar(None, kind)

@@ -1,7 +1,8 @@
-"""Which type a column has in a Delta table, or in Spark, so that no value changes. Needs pyarrow.
+"""Which type stores an Arrow column in a Delta table, or in Spark, so that no value changes.
 
-Each Arrow type is either stored as a type of Delta that holds all its values, or refused by the
+Each Arrow type is either stored as a Delta type that holds all of its values, or refused with the
 column's name. delta-rs alone would store uint8 as int8, and cast a double to an existing int64.
+Needs pyarrow.
 
 | Arrow | stored as |
 |---|---|
@@ -13,8 +14,9 @@ column's name. delta-rs alone would store uint8 as int8, and cast a double to an
 | timestamp without a zone | timestamp[us], Delta's timestamp_ntz |
 | struct, list, map of these | the same; every field may be null |
 
-Refused: time, duration, decimal of more digits or a negative scale, a struct without fields. A
-timestamp with nanoseconds that microseconds cannot hold is refused when it is met.
+Refused are time, duration, a decimal with more digits or a negative scale, and a struct without
+fields. A timestamp whose nanoseconds do not fit into microseconds is refused when such a value
+comes.
 """
 
 from collections.abc import Iterable
@@ -54,14 +56,15 @@ _WIDER: Final = {
 DELTA: Final = "Delta"
 _MOST_DIGITS: Final = 38
 _FORBIDDEN: Final = " ,;{}()\n\t="
-"""Characters that Delta allows in no column name of a table without column mapping."""
+"""Characters that Delta forbids in column names of a table without column mapping."""
 
 
 def stored_type(kind: Any, path: str, where: str = DELTA) -> Any:
-    """The Arrow type of a column as the table has it; `path` names it in errors.
+    """Return the Arrow type with which the table stores a column of type `kind`.
 
     Args:
-        where: what the errors call the format.
+        path: name of the column in errors.
+        where: name of the format in errors.
 
     Raises:
         DataError: Delta has no type that holds all values of `kind`.
@@ -104,19 +107,20 @@ def _nested(kind: Any, path: str, where: str) -> Any:
 
 
 def stored_schema(columns: Any, where: str = DELTA) -> Any:
-    """The columns of a pyarrow.Schema as the table has them, every one of which may be null.
+    """Return a pyarrow.Schema with the types that the table stores. All columns are nullable.
 
     Raises:
-        DataError: as `stored_type`, and for a name that Delta does not allow.
+        DataError: as `stored_type`, or a name is not allowed by Delta.
     """
     check_names(columns.names, "", where)
     return pa.schema([(one.name, stored_type(one.type, one.name, where)) for one in columns])
 
 
 def check_names(names: Iterable[str], prefix: str, where: str) -> None:
-    """
+    """Check column names, or the names of a struct's fields.
+
     Raises:
-        DataError: a name that Delta does not allow, or two that differ in case alone.
+        DataError: Delta does not allow a name, or two names differ in case only.
     """
     seen: dict[str, str] = {}
     for name in names:

@@ -1,11 +1,11 @@
-"""The versions of a Delta table as steps of a source: what each has added, and who may not.
+"""The versions of a Delta table as steps of a source: the rows that each version added.
 
-The first step may be the whole table at one version, as delta-rs knows it. All later ones are read
-from the log itself, commit by commit: the files that it has added with `dataChange`. A commit that
-removes rows, or rewrites them, is refused, or passed over as a whole.
+The first step may be the whole table at one version, as delta-rs loads it. All later steps are read
+from the table's log, commit by commit: the files that the commit added with `dataChange`. A commit
+that removes or rewrites rows is refused, or skipped as a whole.
 
-A source offset has the CRC-32 of the newest commit that was read. So a table that was replaced, or
-set back and written on, is not taken for the one that was read.
+A source offset holds the CRC-32 of the newest commit that was read. So the source notices that the
+table was replaced, or was set back to an older version and written to since.
 """
 
 from collections import deque
@@ -36,23 +36,24 @@ from headgate_connectors.tables.source import (
 )
 
 _AHEAD: Final = 64
-"""Commits that are read at once."""
+"""Maximum commits that are read ahead at a time."""
 _AHEAD_FILES: Final = 10_000
-"""Files from which on no further commit is read at once."""
+"""With this many files, no further commit is read ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A source offset, read."""
+    """A parsed source offset."""
 
     version: int
     begin: str
     id: str | None
-    """Id of the table; None: a user has altered the offset."""
+    """Id of the table. None: a user has altered the offset."""
     log: int | None
-    """CRC-32 of the newest commit that was read, or begun; None: as `id`, or it was not there."""
+    """CRC-32 of the newest commit that was read or begun. None: a user has altered the offset, or
+    the log did not have the commit."""
     inside: bool
-    """Rows of the version were read."""
+    """The offset is within the version: some of its rows were read."""
 
     @classmethod
     def of(cls, offset: Mapping[str, Any]) -> "_Place":
@@ -66,53 +67,56 @@ class _Place:
 
     @property
     def logged(self) -> int:
-        """Version whose commit `log` is of."""
+        """Version of the commit whose CRC-32 is `log`."""
         return self.version if self.inside or self.is_whole else self.version - 1
 
 
 @dataclass(slots=True)
 class _Commit:
+    """One commit of the table's log, parsed."""
+
     version: int
     state: TableState
-    """The table's after it."""
+    """State of the table after the commit."""
     crc: int = 0
     operation: str = "a commit without a name"
     files: list[DataFile] = field(default_factory=list[DataFile])
-    """Files that it has added, of the share."""
+    """Files of the share that the commit added."""
     added: int = 0
     removed: int = 0
-    """Files, of all shares, whose rows it has added and taken away."""
+    """Number of files, of all shares, whose rows the commit added (`added`) or removed."""
     fault: TableSourceError | None = None
-    """Why it cannot be read."""
+    """Why the commit cannot be read. None: it can."""
 
     @property
     def changes_rows(self) -> bool:
-        """It does not only add rows that are new."""
+        """Whether the commit does more than add new rows."""
         restored = self.operation == "RESTORE" or (self.version and "REPLACE" in self.operation)
         return self.removed > 0 or bool(restored and self.added)
 
 
 class DeltaSteps:
-    """The steps of one share of the table in a folder."""
+    """The steps of one share of the Delta table in a folder."""
 
     def __init__(
         self, table: Path, share: Share, log: Callable[[str], None], *, skips: bool
     ) -> None:
         """
         Args:
-            log: is told what users must know.
-            skips: versions that take rows away are passed over.
+            log: called with messages for users.
+            skips: skip versions that take rows away. Otherwise they are an error.
         """
         self._table = table
         self._share = share
         self._log = log
         self._skips = skips
         self._state: TableState | None = None
-        """At the version that is read next; None: no offset was looked at yet."""
+        """State of the table before the version that is read next. None: no offset was looked at
+        yet."""
         self._loaded: Any = None
-        """The `DeltaTable` that `_state` is of, while it is of use."""
+        """The `DeltaTable` of `_state`, kept until the step of the whole table is made from it."""
         self._crc: int | None = None
-        """CRC-32 of the commit before the next; None: it is not known."""
+        """CRC-32 of the commit before the next one. None: it is not known."""
         self._ahead: deque[_Commit] = deque()
         self._told_missing = False
 
@@ -140,7 +144,13 @@ class DeltaSteps:
         return _offset(version, begin, state.id, self._crc)
 
     def _resume(self, place: _Place) -> TableState:
-        """Look at the table as of the version that is read next."""
+        """Load the table's state for the version that is read next, and check that the table still
+        is the one in the offset.
+
+        Raises:
+            TableSourceError: the table is gone, was replaced or set back, or the version is no
+                longer in the log.
+        """
         newest = delta_log.newest(self._table)
         if newest == delta_log.NOTHING:
             raise TableSourceError(
@@ -176,7 +186,7 @@ class DeltaSteps:
             raise told_of(self._name, error) from error
 
     def _check_log(self, version: int, expected: int | None) -> None:
-        """Raises `TableSourceError`: the commit of `version` is not the one that was read."""
+        """Raise `TableSourceError` if the commit of `version` is not the one that was read."""
         if expected is None:
             return
         found = delta_log.checksum(self._table, version)
@@ -233,7 +243,7 @@ class DeltaSteps:
         return self._made(told, place, state, self._crc, files)
 
     def _files_of(self, table: Any, state: TableState) -> list[DataFile]:
-        """The files of a `DeltaTable` that are the share's: the oldest first."""
+        """Return the files of a `DeltaTable` that belong to the share, the oldest first."""
         adds = pa.table(table.get_add_actions())
         columns = ("path", "size_bytes", "modification_time", "num_records")
         rows = zip(*(adds.column(name).to_pylist() for name in columns), strict=True)
@@ -292,7 +302,7 @@ class DeltaSteps:
     # -- the log --
 
     def _commit(self, version: int, state: TableState) -> _Commit | None:
-        """None: there is none yet."""
+        """Return the commit of `version`. None: there is none yet."""
         if not self._ahead:
             self._read_ahead(version, state)
         if not self._ahead:
@@ -323,7 +333,7 @@ class DeltaSteps:
             raise
 
     def _check_awaited(self, version: int) -> None:
-        """Raises `TableSourceError`: the version will not come."""
+        """Raise `TableSourceError` if `version`, which the log does not have, can never come."""
         newest = delta_log.newest(self._table)
         if newest == delta_log.NOTHING and version > 0:
             raise TableSourceError(
@@ -331,13 +341,13 @@ class DeltaSteps:
             )
         if newest < version - 1:
             raise self._set_back(newest, version - 1)
-        # It may have come since it was looked for.
+        # The version may have come since it was looked for.
         if newest >= version and not delta_log.commit_file(self._table, version).exists():
             raise self._missing(version, newest)
 
     def _check_goes_on(self, before: int, state: TableState) -> None:
-        """Raises `TableSourceError`: what was just read does not follow the version `before`, as
-        the source has read that."""
+        """Raise `TableSourceError` if the commits read just now do not follow the commit of version
+        `before` that the source has read."""
         if before < 0 or self._crc is None:
             return
         self._check_log(before, self._crc)
@@ -347,7 +357,8 @@ class DeltaSteps:
                 self._check_id(TableState.loaded(loaded), state.id)
 
     def _read(self, version: int, state: TableState) -> _Commit:
-        """
+        """Read the commit of `version`. If its content cannot be read, `fault` says why.
+
         Raises:
             FileNotFoundError: there is no such commit.
         """
@@ -357,7 +368,7 @@ class DeltaSteps:
         try:
             for action, commit.crc in delta_log.actions(self._table, version):
                 self._take(commit, action, adds)
-            for add in adds:  # after the metaData, wherever that stands
+            for add in adds:  # after the metaData action, wherever that is in the commit
                 self._add(commit, add)
         except TableSourceError as error:
             commit.fault = told_of(told, error)
@@ -368,7 +379,12 @@ class DeltaSteps:
     def _take(
         self, commit: _Commit, action: Mapping[str, Any], adds: list[Mapping[str, Any]]
     ) -> None:
-        """Raises `TableSourceError`, whose text is to follow the version's name."""
+        """Apply one action to `commit`. Actions that add rows are appended to `adds`.
+
+        Raises:
+            TableSourceError: the table cannot be read from here on. The text follows the name of
+                the version.
+        """
         if (info := action.get("commitInfo")) is not None:
             commit.operation = str(info.get("operation") or commit.operation)
         elif (told := action.get("protocol")) is not None:
@@ -393,7 +409,8 @@ class DeltaSteps:
 
 
 def _place_of(path: str) -> str:
-    """The path below the table's folder of a file that the log names."""
+    """Return the path, below the table's folder, of a file that the log names. Raises
+    `TableSourceError` if the file is elsewhere."""
     place = unquote(path)
     if urlsplit(path).scheme or place.startswith("/") or ".." in place.split("/"):
         raise TableSourceError(
@@ -419,7 +436,7 @@ _ANEW: Final = (
 
 
 def _ways_on(last: int) -> str:
-    """What a user can do where rows up to version `last` cannot be read any more."""
+    """Return advice to the user if rows up to version `last` cannot be read any more."""
     return (
         "There are two ways on: stop the connector and reset its offsets to read the whole table "
         f"anew, so that rows come again; or alter its offset to version {last + 1} to go on behind "

@@ -1,4 +1,4 @@
-"""Which Iceberg table of which catalog a connector's config names."""
+"""Config settings that name an Iceberg table and its catalog."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,19 +8,19 @@ from urllib.parse import urlsplit
 from headgate.connector.config import ConfigDef, Importance, Type
 
 CATALOG: Final = "catalog."
-"""What settings that are the catalog's own properties begin with."""
+"""Prefix of settings that are properties of the catalog."""
 PASSWORD: Final = "password"
-"""The property that is ours, and none of pyiceberg's."""
+"""Name of the one catalog property that is Headgate's own, and not pyiceberg's."""
 _REFERENCE: Final = "${"
 _TYPES: Final = ("bigquery", "dynamodb", "glue", "hive", "rest", "sql")
 _SQL_SCHEMES: Final = ("sqlite", "postgresql")
-"""Addresses that pyiceberg takes for a SQL catalog's without being told its type."""
+"""Schemes of addresses that pyiceberg takes for a SQL catalog without ``catalog.type``."""
 _PACKAGES: Final = {"psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary"}
-"""Module of a driver -> the package to install, where that has another name."""
+"""Package to install for a driver's module, if the two have different names."""
 
 
 def define_catalog(config: ConfigDef) -> ConfigDef:
-    """`config` with the settings of a catalog that are documented; pyiceberg knows more."""
+    """Return `config` with the documented settings of a catalog. pyiceberg has more properties."""
     string, secret = Type.STRING, Type.PASSWORD
     high, medium, low = Importance.HIGH, Importance.MEDIUM, Importance.LOW
     return (
@@ -56,19 +56,19 @@ def define_catalog(config: ConfigDef) -> ConfigDef:
 
 
 def catalog_of(config: Mapping[str, str]) -> dict[str, str]:
-    """Properties of the catalog, those that are empty left out; may hold passwords."""
+    """Return the catalog's properties without empty ones. They may hold passwords."""
     own = {key: text for key, text in config.items() if key.startswith(CATALOG) and text}
     return {key[len(CATALOG) :]: text.strip() for key, text in own.items() if text.strip()}
 
 
 def is_sql(properties: Mapping[str, str]) -> bool:
-    """Whether it is a catalog in the tables of a database."""
+    """Return whether the properties name a SQL catalog, which keeps its data in a database."""
     kind = properties.get("type", "").lower()
     return kind == "sql" or (not kind and properties.get("uri", "").startswith(_SQL_SCHEMES))
 
 
 def catalog_errors(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-    """What is wrong with ``table`` and the catalog's properties."""
+    """Return the errors, by key, of ``table`` and of the catalog's properties."""
     table = config.get("table", "").strip()
     if table and not re.fullmatch(r"[^.\s]+(\.[^.\s]+)+", table):
         return {"table": [f"is {table}, expected a namespace and a name, such as shop.orders"]}
@@ -92,10 +92,10 @@ def catalog_errors(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
 
 
 def _address_fault(properties: Mapping[str, str]) -> str | None:
-    """What is wrong with the address of a SQL catalog; it names no password."""
+    """Return what is wrong with the address of a SQL catalog. The text has no password."""
     address = properties.get("uri", "")
     if not address or _REFERENCE in address:
-        return None  # a file of pyiceberg's may have it, or a config provider
+        return None  # pyiceberg's config file or a config provider may have the address
     if address.startswith("sqlite"):
         return _sqlite_fault(address)
     if PASSWORD in properties and _has_password(address):
@@ -114,7 +114,7 @@ def _has_password(address: str) -> bool:
     try:
         return bool(urlsplit(address).password)
     except ValueError:
-        return False  # it is no address, as its driver will say
+        return False  # it is not an address, and its driver will report that
 
 
 def _driver_fault(address: str) -> str | None:

@@ -1,7 +1,7 @@
-"""A connection to a catalog of Iceberg tables, which is kept, and what is told when it fails.
+"""A kept connection to a catalog of Iceberg tables, and the errors that it raises.
 
-Where trying again may help, it fails with `CatalogAwayError`: the task goes on by itself once the
-catalog is back. No text and no trace of what it raises has a password.
+If trying again may help, it raises `CatalogAwayError`. Then the task goes on by itself once the
+catalog is back. No text and no traceback of its errors has a password.
 """
 
 import sqlite3
@@ -30,30 +30,32 @@ _REFUSALS: Final = (
     "does not exist",
     "is not permitted to log in",
 )
-"""What a database says to someone who must not come in, however often that is tried."""
+"""Parts of error texts with which a database refuses a login for good, so trying again is no
+use."""
 _AWAY: Final = {
     *("ConnectionError", "Timeout", "TimeoutError"),  # of Python, requests and SQLAlchemy
     *("ServerError", "ServiceUnavailableError", "TooManyRequestsError"),  # of pyiceberg
     *("EndpointConnectionError", "TTransportException"),  # of botocore, and Hive's
 }
-"""Names of errors that say that a server does not answer, since each catalog's library has its own.
-requests counts an error of a certificate among them, which lasts."""
+"""Names of exceptions for a server that does not answer. They are names, since each catalog's
+library has its own classes. In requests, a certificate error is a subclass of one of them, though
+it lasts."""
 _MORE: Final = 300
-"""Most characters of a reason that are shown."""
+"""Maximum characters of a reason in a message."""
 
 
 class CatalogAwayError(RetriableError):
-    """The catalog does not answer now. For users."""
+    """The catalog does not answer now. The message is for users."""
 
 
 class CatalogConnection:
-    """One catalog of pyiceberg; one thread. It is connected to when it is first asked."""
+    """One catalog of pyiceberg, used by one thread. It connects when the catalog is first used."""
 
     def __init__(self, properties: Mapping[str, str], fault: type[Exception]) -> None:
         """
         Args:
-            properties: as `catalog_of` gives them; may hold passwords.
-            fault: what is raised where trying again does not help.
+            properties: result of `catalog_of`, which may hold passwords.
+            fault: exception that is raised if trying again does not help.
         """
         self._properties = dict(properties)
         self._fault = fault
@@ -62,28 +64,28 @@ class CatalogConnection:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog itself. Raises what its library raises: see `failure`."""
+        """The pyiceberg catalog. Raises the exceptions of its library: see `failure`."""
         if self._catalog is None:
             self._catalog = _loaded(self._properties)
         return self._catalog
 
     def table(self, name: str) -> Any:
-        """The newest metadata of a table; None: there is no such table.
+        """Return a table with its newest metadata. None: there is no such table.
 
         Raises:
             CatalogAwayError: the catalog does not answer.
-            Exception: `fault`, for any other reason.
+            Exception: `fault`, for any other error.
         """
         try:
             return self.catalog.load_table(name)
         except NoSuchTableError:
             return None
-        except Exception as error:  # each catalog's library has its own
+        except Exception as error:  # each catalog's library has its own exceptions
             failure = self.failure(f"table {name} cannot be looked at", error)
         raise failure
 
     def ensure_namespace(self, name: str) -> None:
-        """Make the namespace if it is not there. Another process may be faster."""
+        """Create the namespace if it does not exist. Another process may create it first."""
         with suppress(NamespaceAlreadyExistsError):
             try:
                 self.catalog.create_namespace(name)
@@ -94,10 +96,10 @@ class CatalogConnection:
                     raise
 
     def failure(self, what: str, error: Exception) -> Exception:
-        """What is to be raised for `error`, of the catalog's library or of the file system's.
+        """Return the exception to raise for an error of the catalog's or the file system's library.
 
         Args:
-            what: what was not done; the text goes on from there.
+            what: the beginning of the message, which says what failed.
         """
         kind: type[Exception] = self._fault
         if is_away(error):
@@ -106,14 +108,14 @@ class CatalogConnection:
         elif is_of_database(error):
             what = f"{what} in {self.shown}"
         made = kind(self._hidden(f"{what}: {_reason(error)}"))
-        # A trace that has a password is left out.
+        # A traceback that has a password is left out.
         trace = "".join(traceback.format_exception(error))
         made.__cause__ = error if self._hidden(trace) == trace else None
         return made
 
     @property
     def shown(self) -> str:
-        """The catalog as users know it, without passwords."""
+        """Name, type and address of the catalog for messages, without passwords."""
         name = self._properties.get("name", "default")
         own = [self._hidden(self._properties.get(key, "")) for key in ("type", "uri")]
         return f"catalog {name} ({' at '.join(filter(None, own))})"
@@ -128,11 +130,11 @@ class CatalogConnection:
 
 
 def _secrets(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Values that no text may have, each by a key that looks like a secret's."""
+    """Yield the values that no message may contain, each with a key that looks like a secret's."""
     for key, text in properties.items():
         if looks_secret(f"{CATALOG}{key}"):
             yield f"{CATALOG}{key}", text
-    with suppress(ValueError):  # it is no address
+    with suppress(ValueError):  # the uri is not an address
         address = urlsplit(properties.get("uri", ""))
         parameters = [part.partition("=") for part in address.query.split("&")]
         found = [address.password, *(text for key, _, text in parameters if looks_secret(key))]
@@ -150,12 +152,12 @@ def _loaded(properties: Mapping[str, str]) -> Catalog:
 
     if "uri" in own and not own["uri"].startswith("sqlite"):
         own["uri"] = _address(own["uri"], properties.get(PASSWORD))
-        # A database that was started anew has closed what is kept open.
+        # A database that was restarted has closed the connections that the pool keeps open.
         own.setdefault("pool_pre_ping", "true")
     try:
         return load_catalog(name, **own)
     except (IntegrityError, ProgrammingError, OperationalError) as error:
-        # Another process has made the tables of the catalog in the same moment.
+        # Another process created the tables of the catalog at the same moment.
         text = str(error)
         if "already exists" not in text and "duplicate key" not in text:
             raise
@@ -163,7 +165,7 @@ def _loaded(properties: Mapping[str, str]) -> Catalog:
 
 
 def _address(address: str, password: str | None) -> str:
-    """The address of a database, with the password, and with an end to waiting for its server."""
+    """Return the address of a database with its password, and with a time-out for connecting."""
     from sqlalchemy.engine import make_url
 
     url = make_url(address)
@@ -175,7 +177,7 @@ def _address(address: str, password: str | None) -> str:
 
 
 def is_away(error: Exception) -> bool:
-    """Whether it says that the catalog does not answer now, and may do so later."""
+    """Return whether an error means that the catalog does not answer now but may do so later."""
     from sqlalchemy import exc
 
     names = {kind.__name__ for kind in type(error).__mro__}
@@ -198,7 +200,7 @@ def is_of_database(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """The text of an error in one line, without the statement of SQL."""
+    """Return the text of an error on one line, without the SQL statement."""
     from sqlalchemy import exc
 
     if isinstance(error, exc.DBAPIError):

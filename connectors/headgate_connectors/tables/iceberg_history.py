@@ -1,17 +1,18 @@
-"""What others have done to an Iceberg table, as its metadata tell: rolled back, columns renamed."""
+"""Finds in an Iceberg table's metadata whether others rolled it back or renamed its columns."""
 
 from typing import Any
 
 
 def is_rolled_back(metadata: Any, snapshot: int) -> bool:
-    """Whether the table has left `snapshot` behind: the current snapshot does not descend from it.
+    """Return whether the table was rolled back behind `snapshot`: whether the current snapshot does
+    not descend from it.
 
-    Old snapshots expire: nothing is claimed of one that has, or where the line of ancestors ends at
-    one that has before `snapshot` should have been met. (pyiceberg makes what follows such a one
-    the first of its line.)
+    Old snapshots expire. The result is False if `snapshot` itself has expired, or if the line of
+    ancestors ends at an expired snapshot that is newer than `snapshot`. (When a snapshot expires,
+    pyiceberg makes its successor the first of the line.)
 
     Args:
-        metadata: of the table, as pyiceberg has it.
+        metadata: pyiceberg's metadata of the table.
     """
     known = {each.snapshot_id: each for each in metadata.snapshots}
     wanted, at = known.get(snapshot), metadata.current_snapshot_id
@@ -28,8 +29,8 @@ def is_rolled_back(metadata: Any, snapshot: int) -> bool:
 
 
 def renamed_columns(metadata: Any) -> dict[str, str]:
-    """Present name by former name, of columns that have another name than they once had, where no
-    other column has taken the former name."""
+    """Return the present name of each renamed column, by its former name. Former names that another
+    column has now are left out."""
     now = {field.field_id: field.name for field in metadata.schema().fields}
     names = set(now.values())
     return {

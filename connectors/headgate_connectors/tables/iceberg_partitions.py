@@ -1,4 +1,5 @@
-"""Partitions of an Iceberg table, as in Spark's DDL: ``region, day(at), bucket(16, id)``."""
+"""Partitions of an Iceberg table, written as in Spark's DDL: ``region, day(at), bucket(16,
+id)``."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pyiceberg.types import DoubleType, FloatType
 from headgate.connector.config import ConfigError
 
 _OUTSIDE: Final = re.compile(r",(?![^()]*\))")
-"""A comma that is not within parentheses."""
+"""Matches a comma outside of parentheses."""
 _TIMES: Final = ("year", "month", "day", "hour")
 _NUMBERED: Final = ("bucket", "truncate")
 _CALL: Final = re.compile(r"(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^(),]+?)\s*\)")
@@ -29,7 +30,7 @@ class PartitionField:
 
     column: str
     transform: str
-    """As Iceberg's specification spells it, such as ``bucket[16]``."""
+    """Transform in the spelling of Iceberg's specification, such as ``bucket[16]``."""
 
     def __str__(self) -> str:
         if self.transform == _IDENTITY:
@@ -39,7 +40,7 @@ class PartitionField:
 
 
 def parse_partitions(text: str) -> tuple[PartitionField, ...]:
-    """Raises ValueError: the text names no partitions."""
+    """Return the partition fields that a text names. Raises ValueError if it cannot be parsed."""
     parts = [part.strip() for part in _OUTSIDE.split(text)] if text.strip() else []
     fields = tuple(_parsed(part) for part in parts)
     if len(set(fields)) < len(fields):
@@ -61,7 +62,7 @@ def _parsed(part: str) -> PartitionField:
 
 
 def valid_partitions(name: str, value: Any) -> None:
-    """Validator of a setting for `ConfigDef`."""
+    """Validate a setting with partitions, for `ConfigDef`."""
     try:
         parse_partitions(value or "")
     except ValueError as error:
@@ -69,7 +70,7 @@ def valid_partitions(name: str, value: Any) -> None:
 
 
 def partitions_of(table: Table) -> tuple[PartitionField, ...]:
-    """Partitions by which the table is written now."""
+    """Return the partition fields of the table's present spec."""
     schema = table.schema()
     return tuple(
         PartitionField(schema.find_column_name(field.source_id) or "?", str(field.transform))
@@ -82,7 +83,7 @@ def add_partitions(change: Transaction, fields: tuple[PartitionField, ...]) -> N
     """Give a new table its partitions.
 
     Raises:
-        ValueError: a column is not there, or has a type that its transform does not take.
+        ValueError: a column does not exist, or its transform does not take its type.
     """
     schema = change.table_metadata.schema()
     kinds = {field.column: schema.find_type(field.column) for field in fields}
@@ -94,7 +95,7 @@ def add_partitions(change: Transaction, fields: tuple[PartitionField, ...]) -> N
 
 
 def real_partitions(table: Table) -> list[str]:
-    """Columns of the table's partitions that may have NaN.
+    """Return the partition columns of the table whose type allows NaN.
 
     pyiceberg compares rows with the values of their partitions, and NaN is equal to nothing.
     """

@@ -1,4 +1,4 @@
-"""The REST catalog of pyiceberg, with an end to waiting for its server."""
+"""The REST catalog of pyiceberg, with time-outs for its server."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -10,27 +10,31 @@ from requests import Session
 from requests.adapters import BaseAdapter
 
 TIMEOUTS_S: Final = (10.0, 60.0)
-"""Seconds until the server is reached, and between two parts of its answer. A commit that is not
-answered in time may have been made; whoever made it looks at the table again."""
+"""Maximum seconds until the server is reached, and between two parts of its answer. A commit
+without an answer in time may have been made, so its caller looks at the table again."""
 _IMPLEMENTATION: Final = "py-catalog-impl"
 
 
 class TimedRestCatalog(RestCatalog):
-    """Has the two methods by which pyiceberg makes its session."""
+    """A REST catalog with time-outs. It overrides the two methods by which pyiceberg makes its
+    session."""
 
     def _config_headers(self, session: Session) -> None:
         super()._config_headers(session)
-        _limit(session)  # before a token is asked for
+        _limit(session)  # before a token is requested
 
     def _create_session(self) -> Session:
         session = super()._create_session()
-        _limit(session)  # what signs requests for AWS was added last
+        _limit(session)  # again, for the adapter that signs requests for AWS, which was added last
         return session
 
 
 def with_time_outs(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Properties by which pyiceberg loads a `TimedRestCatalog`; the same ones if they name no REST
-    catalog, or if a file or variable of pyiceberg's says the type of the catalog of that name."""
+    """Return properties with which pyiceberg loads a `TimedRestCatalog`.
+
+    They are returned unchanged if they do not name a REST catalog, or if pyiceberg's own config
+    file or variables give the type of the catalog with that name.
+    """
     said = Config().get_catalog_config(name) or {}
     own: dict[str, Any] = {**said, **properties}
     kind, uri = str(own.pop("type", "")).lower(), str(own.get("uri", ""))

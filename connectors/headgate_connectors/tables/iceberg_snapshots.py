@@ -1,8 +1,8 @@
-"""The snapshots of an Iceberg table as steps of a source: what each has added, and who may not.
+"""The snapshots of an Iceberg table as steps of a source: the rows that each snapshot added.
 
-The first step may be the whole table at one snapshot. Later ones are read along the table's line of
-snapshots, from each to the one that was made of it: the data files that an append has added. A
-snapshot that removes rows is refused, or passed over. A compaction gives nothing.
+The first step may be the whole table at one snapshot. Later steps follow the table's line of
+snapshots from parent to child, and read the data files that each append has added. A snapshot that
+removes rows is refused, or skipped. A compaction gives no rows.
 """
 
 from collections import deque
@@ -34,17 +34,18 @@ from headgate_connectors.tables.source import (
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A source offset, read."""
+    """A parsed source offset."""
 
     snapshot: int
-    """The one that is read, or after which it goes on; 0: before the first."""
+    """Id of the snapshot that is being read, or after which the source goes on. 0: before the first
+    snapshot."""
     is_after: bool
-    """All of the snapshot was read."""
+    """The snapshot was read completely."""
     begin: str
     id: str | None
-    """UUID of the table; None: a user has altered the offset."""
+    """UUID of the table. None: a user has altered the offset."""
     sequence: int | None
-    """Sequence number of the snapshot; None: as `id`."""
+    """Sequence number of the snapshot. None: a user has altered the offset, or it has none."""
 
     @classmethod
     def of(cls, offset: Mapping[str, Any]) -> "_Place":
@@ -63,7 +64,7 @@ class _Place:
 
 
 class IcebergSteps:
-    """The steps of one share of a table."""
+    """The steps of one share of an Iceberg table."""
 
     def __init__(
         self,
@@ -77,9 +78,10 @@ class IcebergSteps:
         """
         Args:
             name: namespace and table, with dots.
-            catalog: raises `TableSourceError`; shares of one task have one.
-            log: is told what users must know.
-            skips: snapshots that take rows away are passed over.
+            catalog: connection whose errors are `TableSourceError`. The shares of a task have it in
+                common.
+            log: called with messages for users.
+            skips: skip snapshots that take rows away. Otherwise they are an error.
         """
         self._table = name
         self._catalog = catalog
@@ -87,7 +89,7 @@ class IcebergSteps:
         self._log = log
         self._skips = skips
         self._ahead: deque[Any] = deque()
-        """Snapshots of `_loaded` that are read next."""
+        """Snapshots of `_loaded` that are read next, in order."""
         self._loaded: Any = None
         self._told_missing = False
 
@@ -114,7 +116,7 @@ class IcebergSteps:
         metadata = table.metadata
         found: dict[str, Any] = {AFTER if kind == AFTER else "snapshot": snapshot}
         if not snapshot and metadata.current_snapshot_id is None:
-            # A table that is empty now may have had snapshots.
+            # A table without a current snapshot may have had earlier ones.
             found["sequence"] = getattr(metadata, "last_sequence_number", 0)
         return {**found, "begin": begin, "id": str(metadata.table_uuid)}
 
@@ -152,7 +154,7 @@ class IcebergSteps:
         return table
 
     def _line(self, metadata: Any, place: _Place) -> list[Any]:
-        """The snapshots that are to be read, in their order."""
+        """Return the snapshots that are to be read, the oldest first."""
         known = {each.snapshot_id: each for each in metadata.snapshots}
         found: list[Any] = []
         at = metadata.current_snapshot_id
@@ -172,11 +174,13 @@ class IcebergSteps:
         return found
 
     def _check_first(self, metadata: Any, place: _Place, line: list[Any]) -> None:
-        """The line ends without the snapshot that was read last. pyiceberg forgets whom a snapshot
-        was made of when that expires; then the sequence numbers tell.
+        """Check a line of snapshots that does not reach back to the snapshot that was read last.
+
+        When a snapshot expires, pyiceberg removes the reference to it from its child. Then the
+        sequence numbers say whether the line follows the snapshot that was read.
 
         Raises:
-            TableSourceError: something came in between, or the table was rolled back.
+            TableSourceError: snapshots in between have expired, or the table was rolled back.
         """
         if is_rolled_back(metadata, place.snapshot) or not line:
             raise TableSourceError(
@@ -195,14 +199,15 @@ class IcebergSteps:
             raise self._expired(place, line)
 
     def _has_only_its_own(self, snapshot: Any) -> bool:
-        """Whether a snapshot, of a table without sequence numbers, has no files of earlier ones."""
+        """Return whether a snapshot, of a table without sequence numbers, has only data files that
+        it added itself."""
         number = snapshot.snapshot_id
         with reading(f"snapshot {number} of {self._name}", _ways_on(number)):
             found = files_of(snapshot, self._loaded.io, whole=True)
         return len(found.added) == len(found.live)
 
     def _expired(self, place: _Place, line: list[Any]) -> TableSourceError:
-        """What is to be said where snapshots before those of `line` are no longer there."""
+        """Return the error that snapshots before those of `line` have expired."""
         oldest = min(line, key=lambda each: (each.sequence_number or 0, each.timestamp_ms))
         what = "after" if place.is_after else "from"
         return TableSourceError(
@@ -266,10 +271,10 @@ _ANEW: Final = (
 
 
 def _ways_on(snapshot: int, *, behind: bool = True) -> str:
-    """What a user can do where rows cannot be read any more.
+    """Return advice to the user if rows cannot be read any more.
 
     Args:
-        snapshot: with which, or `behind` which, the table can be read on.
+        snapshot: the snapshot at which, or after which if `behind`, the table can be read on.
     """
     offset = f'{{"{AFTER if behind else "snapshot"}": {snapshot}}}'
     return (

@@ -1,4 +1,4 @@
-"""What an Iceberg table is like at one snapshot: its columns by id, and where its files are."""
+"""The state of an Iceberg table at one snapshot: its columns with their ids, and its files."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,10 +23,11 @@ _PARQUET: Final = "PARQUET"
 
 @contextmanager
 def reading(what: str, gone: str) -> Iterator[None]:
-    """Reads the table's own files, as `what`.
+    """Turn errors from reading the table's metadata or data files into `TableSourceError`.
 
     Args:
-        gone: what a user can do if one is gone.
+        what: name of what is read, for messages.
+        gone: advice to the user if a file does not exist any more.
     """
     try:
         yield
@@ -34,32 +35,35 @@ def reading(what: str, gone: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise TableSourceError(f"{what} cannot be read, a file of it is gone. {gone}") from error
-    except Exception as error:  # each file system's library has its own
+    except Exception as error:  # each file system's library has its own exceptions
         told = str(error).partition("\n")[0]
         raise TableSourceError(f"{what} cannot be read: {told}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotState:
+    """The columns of a table at one snapshot."""
+
     columns: Any
-    """pyarrow.Schema, as batches have it."""
+    """pyarrow.Schema that batches of the table have."""
     schema: Schema
     """STRUCT of the same columns."""
     ids: Ids
 
     @classmethod
     def of(cls, metadata: Any, snapshot: Any) -> "SnapshotState":
-        """
+        """Return the state of the table at `snapshot`.
+
         Args:
-            metadata: of the table, as pyiceberg has it.
+            metadata: pyiceberg's metadata of the table.
 
         Raises:
-            TableSourceError: its rows cannot be read; the text follows the snapshot's name.
+            TableSourceError: the rows cannot be read. The text follows the snapshot's name.
         """
         found = metadata.schema()
         if snapshot.schema_id is not None:
             found = metadata.schema_by_id(snapshot.schema_id) or found
-        for number, field in index_by_id(found).items():  # those within structs, too
+        for number, field in index_by_id(found).items():  # also fields within structs
             if field.initial_default is not None:
                 raise TableSourceError(
                     f"has a default for column {found.find_column_name(number)} in files that lack "
@@ -74,7 +78,8 @@ class SnapshotState:
 
 
 def _names(metadata: Any, shape: Any) -> Mapping[str, int]:
-    """Ids of columns by their names in files that have no ids; none without a name mapping."""
+    """Return the ids of columns by name, for files without ids. It is empty if the table has no
+    name mapping."""
     mapping = metadata.name_mapping()
     known = {field_id(field) for field in shape}
     found = [] if mapping is None else mapping.root
@@ -82,7 +87,8 @@ def _names(metadata: Any, shape: Any) -> Mapping[str, int]:
 
 
 def _small(field: Any) -> Any:
-    """A field with types as records and Parquet files have them: pyiceberg makes large ones."""
+    """Return a field with the types that records and Parquet files have. pyiceberg uses large
+    types, such as large_string."""
     return field.with_type(_small_type(field.type))
 
 
@@ -104,24 +110,26 @@ def _small_type(kind: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What a snapshot says of files with rows."""
+    """Data files and delete files that the manifests of a snapshot list."""
 
     added: list[Any]
-    """Entries of manifests: those that it has added itself."""
+    """Manifest entries of the data files that the snapshot itself has added."""
     live: list[Any]
-    """All that the table has at that snapshot."""
+    """Manifest entries of all data files that the table has at the snapshot."""
     removed: int
-    """How many it has taken away."""
+    """Number of data files that the snapshot has removed."""
     deletes: int
-    """How many files that delete rows it has added."""
+    """Number of delete files that the snapshot has added."""
     deleting: int
-    """How many files that delete rows the table has."""
+    """Number of delete files that the table has at the snapshot."""
 
 
 def files_of(snapshot: Any, io: Any, *, whole: bool) -> Files:
-    """
+    """Read the manifests of a snapshot.
+
     Args:
-        whole: of all, and not only of what the snapshot itself has changed.
+        whole: read all manifests. Otherwise only those that the snapshot itself has added are read,
+            so `live` and `deleting` are incomplete.
     """
     added, live = list[Any](), list[Any]()
     removed = deletes = deleting = 0
@@ -148,10 +156,10 @@ def files_of(snapshot: Any, io: Any, *, whole: bool) -> Files:
 def data_files(
     entries: list[Any], state: SnapshotState, table: Any, share: Share
 ) -> list[DataFile]:
-    """The files of the share, the oldest first.
+    """Return the data files that belong to the share, the oldest first.
 
     Raises:
-        TableSourceError: one cannot be read; the text follows the snapshot's name.
+        TableSourceError: a file cannot be read. The text follows the snapshot's name.
     """
     found: list[tuple[int, str, DataFile]] = []
     for entry in entries:
@@ -174,7 +182,7 @@ def data_files(
 
 
 def _of_partitions(metadata: Any, spec_id: int) -> frozenset[int]:
-    """Ids of columns whose values a partition of this spec has."""
+    """Return the ids of columns whose own values are partition values in this spec."""
     spec = metadata.specs()[spec_id]
     return frozenset(
         [one.source_id for one in spec.fields if isinstance(one.transform, IdentityTransform)]

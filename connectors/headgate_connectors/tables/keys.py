@@ -1,4 +1,4 @@
-"""Keys of rows that are updated and deleted: ``key.columns`` of a table sink. Needs pyarrow."""
+"""Keys by which a table sink updates and deletes rows: ``key.columns``. Needs pyarrow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,14 +25,17 @@ _SCALARS: Final = (
 
 
 class KeyColumns:
+    """The columns that are the key of a row."""
+
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
         self._structs: dict[Schema, Schema] = {}
 
     def check_value(self, record: SinkRecord, schema: Schema) -> None:
-        """
+        """Check that a record's value has all columns of the key.
+
         Raises:
-            DataError: the value has no column of the key, or null in it.
+            DataError: a column of the key is missing or null.
         """
         for name in self._names:
             if schema.type is not SchemaType.STRUCT or schema.field(name) is None:
@@ -44,10 +47,10 @@ class KeyColumns:
                 )
 
     def of_key(self, record: SinkRecord) -> tuple[Schema, Row]:
-        """Schema and row of the key's columns, from the key of a tombstone.
+        """Return the schema and the values of the key columns, from the key of a tombstone.
 
         Raises:
-            DataError: the key has not those columns.
+            DataError: a column is missing in the key, or null.
         """
         if record.key is None:
             raise DataError(f"{at(record)} has neither a key nor a value: nothing can be deleted")
@@ -79,9 +82,10 @@ class KeyColumns:
         return replace(schema, fields=fields)
 
     def check_types(self, columns: Any) -> None:
-        """
+        """Check the types of the key columns in the pyarrow.Schema `columns`.
+
         Raises:
-            DataError: a column of the key is of a type whose values cannot be told apart by =.
+            DataError: the type of a key column is not one whose values ``=`` compares exactly.
         """
         for name in self._names:
             kind = columns.field(name).type
@@ -92,13 +96,14 @@ class KeyColumns:
                 )
 
     def last_rows(self, data: Any, counts: Mapping[TopicPartition, int]) -> list[int]:
-        """Numbers of the rows that are each the last with its key, rising.
+        """Return the numbers, ascending, of the rows that are the last with their key.
 
         Args:
-            counts: how many rows each topic-partition has in `data`, in its order.
+            data: pyarrow.Table of the rows of all topic-partitions, one after the other.
+            counts: number of rows of each topic-partition, in the order of `data`.
 
         Raises:
-            DataError: two partitions have the same key, so which is later is not known.
+            DataError: two partitions have the same key, so it is not known which row is later.
         """
         keys = list(zip(*(data.column(name).to_pylist() for name in self._names), strict=True))
         last: dict[tuple[Any, ...], tuple[TopicPartition, int]] = {}
