@@ -1,9 +1,11 @@
-"""What a task has read of files and not committed yet, for the other tasks of the machine.
+"""Claims on files: a task tells the connector's other tasks on the machine which files it reads.
 
-Each task has a file in a folder that all tasks of the connector know. It holds a lock on it as long
-as it lives, and appends the inodes that it claims, and the negative ones of those that it releases.
-A task first claims and then looks at the others, so of two that claim one file at once, at least
-one withdraws. Tasks on other machines are not seen.
+A claim covers the time until something of the file is committed. Each task has a file of its own in
+a folder that all tasks of the connector know. The task holds a lock on its file as long as it
+lives. It appends an inode to claim that file, and the negative inode to release it.
+
+A task first writes its claim and then reads those of the others. So if two tasks claim the same
+file at once, at least one of them withdraws. Tasks on other machines are not seen.
 """
 
 import errno
@@ -22,16 +24,16 @@ _MASK: Final = 2**63 - 1
 
 
 def claims_folder(cluster: str, connector: str, directory: str) -> Path:
-    """The folder of all tasks of a connector on this machine."""
+    """Return the folder that all tasks of a connector on this machine share for their claims."""
     name = hashlib.sha256(f"{cluster}\n{connector}\n{directory}".encode()).hexdigest()[:32]
     return Path(tempfile.gettempdir()) / f"headgate-claims-{os.getuid()}" / name
 
 
 class FileClaims:
-    """Claims of one task.
+    """The claims of one task.
 
     Args:
-        told: is told once where claims cannot be written.
+        told: called once with a message if claims cannot be written.
     """
 
     def __init__(self, folder: Path, task: int, told: Callable[[str], None]) -> None:
@@ -40,13 +42,13 @@ class FileClaims:
         self._told = told
         self._file: int | None = None
         self._path = folder
-        """The task's own file, once it is there."""
+        """The task's own file, once it was created."""
         self._others: dict[str, _Other] = {}
         self._works = True
         self.held: set[int] = set()
 
     def claim(self, inodes: Collection[int]) -> Collection[int]:
-        """Claim files by inode, and tell which of them no other task has claimed."""
+        """Claim files by inode. Returns those that no other task has claimed."""
         if not self._works:
             return inodes
         try:
@@ -72,7 +74,7 @@ class FileClaims:
                 self._give_up(error)
 
     def close(self) -> None:
-        """Release all."""
+        """Release all claims."""
         for other in self._others.values():
             os.close(other.file)
         self._others.clear()
@@ -82,7 +84,7 @@ class FileClaims:
             self._file = None
 
     def _give_up(self, error: OSError) -> None:
-        """Claim nothing any more, so that nobody waits for what is not released."""
+        """Make no claims any more, so that no task waits for a claim that cannot be released."""
         self._works = False
         self.held.clear()
         self.close()
@@ -98,7 +100,7 @@ class FileClaims:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _begin(self) -> None:
-        """A file of its own, with what is held."""
+        """Create the task's own file, with the claims that it holds."""
         for folder in (self._folder.parent, self._folder):
             folder.mkdir(mode=0o700, exist_ok=True)
             if folder.stat().st_uid != os.getuid() or folder.is_symlink():
@@ -138,7 +140,7 @@ class FileClaims:
 
 
 class _Other:
-    """The file of another task."""
+    """The claims file of another task."""
 
     def __init__(self, file: int) -> None:
         self.file = file

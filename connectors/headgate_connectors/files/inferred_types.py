@@ -1,8 +1,8 @@
 """Types of CSV columns that a connector infers once, for all of its files and tasks.
 
-Task 0 infers them from the first CSV file that has rows, and commits them as a source offset of
-their own with the first records. From then on they are as if ``csv.types`` had declared them: a
-task that starts anew, another task and a later file have the same.
+Task 0 infers the types from the first CSV file that has rows. It commits them with the first
+records, as a source offset with a partition of its own. From then on the types hold as if
+``csv.types`` had declared them, also for other tasks, later files and after a restart.
 """
 
 import json
@@ -19,23 +19,24 @@ from headgate_connectors.formats.csv_inference import ANEW, PARTITION, TYPES, in
 from headgate_connectors.formats.readers import open_reader
 
 ROWS: Final = 1000
-"""Rows that are looked at."""
+"""Maximum rows from which types are inferred."""
 CSV_FORMATS: Final = ("csv", "tsv")
 
 
 @dataclass(slots=True)
 class _Sample:
-    """A file as it was when it was looked at."""
+    """The state of a file when it was last looked at for rows."""
 
     signature: tuple[int, int, int]
-    """Size, time of change, inode."""
+    """Size in bytes, time of the last change in nanoseconds, and inode."""
     still_since: float
     fruitless: bool | None = None
-    """Whether nothing was found in it as settled, or not settled; None: nobody has looked."""
+    """Whether the file counted as settled when it was read without finding rows. None: it was not
+    read yet."""
 
 
 class InferredTypes:
-    """What one task knows of them.
+    """The inferred types as one task knows them.
 
     Args:
         settle: seconds without a change after which a file counts as settled.
@@ -48,7 +49,7 @@ class InferredTypes:
         self._settle = settle
         self._samples: dict[str, _Sample] = {}
         self.awaited = False
-        """Rows are there, and task 0 has not committed their types yet."""
+        """Rows exist, but task 0 has not committed their types yet."""
 
     def look(
         self,
@@ -57,12 +58,12 @@ class InferredTypes:
         now: float,
         result: list[Any],
     ) -> ReadOptions:
-        """The options with the types, if they are known by now. `result` gets what is to be
-        committed with them.
+        """Return the options, with the types if they are known by now.
 
         Args:
-            entries: all files that are there, by name.
-            now: the time of the look.
+            entries: all files in the directory, by name.
+            now: the present time by the monotonic clock, in seconds.
+            result: gets the source offset with the types if they were inferred just now.
         """
         known = context.offsets.offset(PARTITION)
         if known is not None:
@@ -83,7 +84,7 @@ class InferredTypes:
     def _sampled(
         self, entries: Mapping[str, Entry], now: float, *, until_idle: bool
     ) -> Mapping[str, str] | None:
-        """From the first file with rows; None: there is none."""
+        """Infer types from the first file with rows. None: no file has rows yet."""
         self._samples = {name: one for name, one in self._samples.items() if name in entries}
         for name in sorted(entries):
             kind = self._choice.kind(name)
@@ -92,7 +93,7 @@ class InferredTypes:
             sample = self._sample(name, entries[name], now)
             if sample is None:
                 continue
-            # An end without a newline is an end only if nothing more is awaited.
+            # A last line without a newline is complete only if the file is settled.
             settled = until_idle and now - sample.still_since >= self._settle
             if sample.fruitless is settled:
                 continue
@@ -104,7 +105,7 @@ class InferredTypes:
         return None
 
     def _sample(self, name: str, entry: Entry, now: float) -> _Sample | None:
-        """None: the file cannot be looked at."""
+        """Return the sample of a file as it is now. None: the file cannot be looked at."""
         try:
             stat = entry.stat()
         except (OSError, NotReady):
@@ -116,8 +117,11 @@ class InferredTypes:
         return sample
 
     def _rows(self, name: str, kind: Kind, settled: bool) -> list[dict[str, Any]] | None:
-        """Texts of the first good rows by column. Whoever reads the file tells of the others, and
-        of a file that cannot be read. None: it may be read another time as it is."""
+        """Return the texts, by column, of the first good rows. None: the file could not be read
+        now, and may be readable later without a change.
+
+        Bad rows and faults of the file are not reported here, but by the task that reads it.
+        """
         found: list[dict[str, Any]] = []
         place = kind.format, self._tree.path(name), None
         try:
@@ -127,13 +131,13 @@ class InferredTypes:
         except OSError:
             return None
         try:
-            # One by one, for a fault takes the rows of its call with it.
+            # One row at a time, because a fault loses the rows of the same call.
             while len(found) < ROWS and (rows := reader.read(1, settled)):
                 (row,) = rows
                 if row.reason is None:
                     found.append(json.loads(row.value))
                 elif row.end == row.start:
-                    break  # half written, and given again by each call
+                    break  # half written: each call would return it again
         except (FileFault, NotReady):
             pass
         except OSError:
@@ -144,5 +148,5 @@ class InferredTypes:
 
 
 def before_good(rows: Sequence[Row]) -> list[Row]:
-    """The bad rows that stand before the first good one."""
+    """Return the bad rows before the first good one."""
     return list(takewhile(lambda row: row.reason is not None, rows))

@@ -1,10 +1,11 @@
-"""The bytes of one file, plain or compressed, opened at a source offset after a check that it is
-still the file that was read.
+"""Opens one file, plain or compressed, at a source offset, if it still is the file that was read.
 
-A source offset holds, beside the position: ``start`` and ``crc``, where the last record began and
-the CRC-32 of its bytes; ``prefix``, the CRC-32 of all bytes before the position; ``stat``, the
-file as the file system showed it (see `stat_text`); ``heads``, the CRC-32 of its first bytes, by
-length. Positions in a compressed file count decompressed bytes.
+A source offset holds these members. Positions in a compressed file count decompressed bytes.
+- ``position``: where the next record begins.
+- ``start`` and ``crc``: where the last record began, and the CRC-32 of its bytes.
+- ``prefix``: the CRC-32 of all bytes before the position.
+- ``stat``: what the file system says of the file (see `stat_text`).
+- ``heads``: CRC-32s of the file's first bytes, by length.
 """
 
 import bz2
@@ -22,24 +23,26 @@ COMPRESSIONS: Mapping[str, str] = {
     ".bz2": "bzip2",
     ".zst": "zstd",
 }
-"""Names of compressions by the end of a file's name."""
+"""Name of the compression by file name extension."""
 PREFIX_BYTES_MAX = 8 << 20
-"""Up to this position all bytes before it are compared each time a file is opened again. Beyond it
-they are compared where the inode is another one, or the file was written and did not grow; else the
-first and the last bytes."""
+"""Positions up to this one are checked by comparing all bytes before them, each time a changed file
+is opened again. Beyond it, all bytes are compared only if the inode is another one or the file did
+not grow. Otherwise the first bytes and those of the last record are compared."""
 CHUNK_BYTES = 1 << 18
 COMPRESSED_BYTES = 1 << 14
-"""Read at a time of a compressed file, of which a little may be much when decompressed."""
+"""Bytes of a compressed file that are read at a time. It is small, since a few compressed bytes may
+become many."""
 REMEMBERED_BYTES = 8 << 20
-"""Content of a compressed file that a step back does not decompress anew: more than a block."""
+"""Decompressed bytes that are kept for a step back. More than a block, so such a step does not
+decompress the file again."""
 HEAD_LENGTHS = (2, 8, 32, 128, 512, 2048)
 
 Marks: TypeAlias = Mapping[str, str]
-"""What an offset says of the file beside the position: ``stat`` and ``heads``."""
+"""Members of a source offset that identify the file: ``stat`` and ``heads``."""
 
 
 class Input:
-    """An open file at the position where it is to be read on."""
+    """An open file at the position where reading continues."""
 
     def __init__(
         self, file: "io.BufferedReader[Any]", position: int, prefix: int | None, marks: Marks
@@ -47,21 +50,23 @@ class Input:
         self.file = file
         self.position = position
         self.prefix = prefix
-        """CRC-32 of all bytes before the position; None where an altered offset does not say."""
+        """CRC-32 of all bytes before the position. None: a user altered the offset and left it
+        out."""
         self.marks = marks
 
     def refuse_cut(self) -> None:
-        """
+        """Check, at the end of the file, that it is not a compressed stream without its end.
+
         Raises:
-            NotReady: what was read to its end is a compressed stream without its end.
+            NotReady: it is.
         """
         if self.is_cut:
             raise NotReady("its compressed data end in the middle")
 
     @property
     def is_cut(self) -> bool:
-        """Whether what was read to its end is a compressed stream without its end. Its last line
-        is then no row, however long the file has been still."""
+        """Whether the file, which was read to its end, is a compressed stream without its end. Then
+        its last line is not a row, however long the file was not changed."""
         return _is_cut(self.file)
 
 
@@ -70,9 +75,10 @@ def _is_cut(file: "io.BufferedReader[Any]") -> bool:
 
 
 def open_input(path: FilePath, offset: Mapping[str, Any] | None, compression: str | None) -> Input:
-    """
+    """Open a file at the position of a source offset. None as the offset: at its beginning.
+
     Raises:
-        ReplacedError, ShrunkError: the file is not the one that the offset was taken of.
+        ReplacedError, ShrunkError: the file is not the one that the offset belongs to.
         FileFault: the offset has no position, or the compressed data are corrupt.
         NotReady: a compressed file ends before the position, and may still be written.
     """
@@ -94,7 +100,8 @@ def open_input(path: FilePath, offset: Mapping[str, Any] | None, compression: st
 
 
 def position_of(offset: Mapping[str, Any] | None) -> int:
-    """Raises FileFault unless it is a whole number of 0 or more."""
+    """Return the position of a source offset. Raises FileFault unless it is a whole number of 0 or
+    more."""
     if offset is None:
         return 0
     position = offset.get("position")
@@ -107,19 +114,21 @@ def position_of(offset: Mapping[str, Any] | None) -> int:
 
 
 def changed_of(offset: Mapping[str, Any] | None) -> int:
-    """Time of the last change of the file from a source offset; 0 where it has none."""
+    """Return the time of the file's last change (ctime, in nanoseconds) in a source offset, or 0 if
+    it has none."""
     text = "" if offset is None else str(offset.get("stat"))
     _, _, changed = text.rpartition(":")
     return int(changed) if changed.isdecimal() else 0
 
 
 def stat_text(stat: Stat) -> str:
-    """``inode:size:time of the last write:time of the last change``, times in nanoseconds."""
+    """Return ``inode:size:time of the last write:time of the last change``, in nanoseconds."""
     return f"{stat.st_ino}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}"
 
 
 def stat_of(offset: Mapping[str, Any] | None) -> tuple[int, int, int] | None:
-    """Inode, size and time of the last write from a source offset; None where it has none."""
+    """Return inode, size and time of the last write (in nanoseconds) in a source offset. None: it
+    has none."""
     text = None if offset is None else offset.get("stat")
     try:
         inode, size, written, _ = (int(part) for part in str(text).split(":"))
@@ -129,14 +138,15 @@ def stat_of(offset: Mapping[str, Any] | None) -> tuple[int, int, int] | None:
 
 
 def _heads(file: BinaryIO, size: int) -> str:
-    """``length:CRC-32`` of the first bytes, for each of `HEAD_LENGTHS` that the file has."""
+    """Return ``length:CRC-32`` of the first bytes, for each of `HEAD_LENGTHS` up to the file's
+    size."""
     first = file.read(HEAD_LENGTHS[-1])
     lengths = [length for length in HEAD_LENGTHS if length <= min(size, len(first))]
     return ",".join(f"{length}:{zlib.crc32(first[:length])}" for length in lengths)
 
 
 def _begins_alike(file: BinaryIO, heads: object) -> bool | None:
-    """Whether the first bytes are those of `heads`; None: the file is too short to tell."""
+    """Return whether the first bytes are those of `heads`. None: the file is too short to know."""
     file.seek(0)
     first = file.read(HEAD_LENGTHS[-1])
     alike = None
@@ -153,7 +163,7 @@ def _begins_alike(file: BinaryIO, heads: object) -> bool | None:
 
 
 def _checked(file: BinaryIO, stat: Stat, position: int, offset: Mapping[str, Any]) -> int | None:
-    """The prefix at `position`, once the file is known for the one that was read."""
+    """Check that the file is the one that was read. Returns the prefix at `position`."""
     if position == 0:
         return 0
     known = stat_of(offset)
@@ -197,7 +207,7 @@ def _another(seen: str) -> ReplacedError:
 
 
 def crc_of_first(file: BinaryIO, length: int) -> int:
-    """CRC-32 of the first `length` bytes; -1 where the file is shorter."""
+    """Return the CRC-32 of the first `length` bytes, or -1 if the file is shorter."""
     file.seek(0)
     crc = 0
     while length > 0 and (chunk := file.read(min(CHUNK_BYTES, length))):
@@ -209,7 +219,7 @@ def crc_of_first(file: BinaryIO, length: int) -> int:
 def _read_prefix(
     file: "io.BufferedReader[Any]", position: int, offset: Mapping[str, Any] | None
 ) -> int:
-    """Read a compressed file up to `position`: the CRC-32 of what came before it."""
+    """Read a compressed file up to `position`. Returns the CRC-32 of the content before it."""
     crc, left = 0, position
     while left > 0 and (chunk := file.read(min(CHUNK_BYTES, left))):
         crc = zlib.crc32(chunk, crc)
@@ -255,9 +265,11 @@ def _decompressor(compression: str) -> _Decompressor:
 
 
 class _Decompressed(io.RawIOBase):
-    """A gzip, bzip2 or zstd file as a file of its content. A file may have several members, as
-    when one was appended. A step back beyond `REMEMBERED_BYTES` decompresses it anew from its
-    beginning."""
+    """The decompressed content of a gzip, bzip2 or zstd file, as a file.
+
+    The file may have several members, since one may be appended to another. A step back beyond
+    `REMEMBERED_BYTES` decompresses the file again from its beginning.
+    """
 
     def __init__(self, raw: BinaryIO, compression: str) -> None:
         self._file = raw
@@ -269,15 +281,15 @@ class _Decompressed(io.RawIOBase):
     def _begin(self) -> None:
         self._at = 0
         self._ready = memoryview(b"")
-        """Decompressed and not read yet."""
+        """Content that was decompressed but not read yet."""
         self._past: deque[bytes] = deque()
-        """The last that was read."""
+        """Content that was read last, for a step back."""
         self._past_bytes = 0
         self._member: _Decompressor | None = None
         self._rest = b""
-        """Compressed bytes after the end of the last member."""
+        """Compressed bytes that follow the end of the last member."""
         self._ended = False
-        """Whether a member has come to its end."""
+        """Whether a member was read to its end."""
 
     def readable(self) -> bool:
         return True
@@ -327,7 +339,7 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
     def _more(self) -> bool:
-        """Decompress some more. False: there is no more now."""
+        """Decompress more content. Returns False if there is no more now."""
         if self._fault is not None:
             raise self._fault
         data = self._rest or self._file.read(COMPRESSED_BYTES)
@@ -343,7 +355,7 @@ class _Decompressed(io.RawIOBase):
             self._member = _decompressor(self._compression)
         try:
             self._ready = memoryview(self._member.decompress(data))
-        except Exception as error:  # each library has its own
+        except Exception as error:  # each library has its own exceptions
             self._fault = FileFault(f"its {self._compression} data are corrupt: {error}")
             raise self._fault from error
         if self._member.eof:

@@ -1,4 +1,4 @@
-"""What a task of a DirectorySource knows of each file."""
+"""The state that a task of DirectorySource keeps for each file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,59 +18,63 @@ from headgate_connectors.formats.csv_inference import PARTITION, types_of
 
 
 class State(Enum):
-    """What is known of a file as it was when it was last read."""
+    """State of a file after it was last read."""
 
     NEW = "new"
     READ = "read"
-    """To its end."""
+    """Read to its end."""
     TAIL = "tail"
-    """To its end but for a last line without a newline."""
+    """Read to its end except for a last line without a newline."""
     UNFINISHED = "unfinished"
-    """It cannot be opened yet."""
+    """The file is not complete enough to be read yet."""
     ASIDE = "aside"
-    """It is bad, or another file that is to be left alone."""
+    """Set aside: the file is bad, or it replaced another one and is to be skipped."""
     GONE = "gone"
 
 
 TEXT_FORMATS = ("jsonl", "lines", "csv", "tsv")
 RAW_MAX = 1_000_000
-"""Most bytes of a bad line that are kept."""
+"""Maximum bytes of a bad line that is kept."""
 OPEN_BYTES: Final = 1 << 20
-"""Bytes of an open row from which on it is not parsed anew at each growth."""
+"""An open row of this many bytes is not parsed again at each growth of the file."""
 OPEN_SECONDS: Final = 30.0
 BEGUN: Final[Mapping[str, Any]] = {"position": 0}
-"""Source offset of a name under which the next record is the first of its file."""
+"""Source offset of a partition whose next record is the first one of its file."""
 WAITING = (State.TAIL, State.UNFINISHED)
 
 
 @dataclass(slots=True)
 class File:
+    """One file of a task, by its present name."""
+
     name: str
     """Path relative to the directory, with slashes."""
     path: FilePath
     kind: Kind
     offset: Mapping[str, Any] | None
     was: str = ""
-    """First name of the file, empty if it was never renamed."""
+    """First name of the file. Empty: it was never renamed."""
     renamed: bool = False
-    """`offset` is that of `was_last`, and not committed under the new name yet."""
+    """The file was renamed, and `offset` was reached under the name `was_last`. It is not committed
+    under the new name yet."""
     was_last: str = ""
-    """The name before this one, where `renamed`."""
+    """If `renamed`: the name before the present one."""
     own: Mapping[str, Any] | None = None
-    """Where `renamed`: the offset of what stood under this name before."""
+    """If `renamed`: the source offset of the file that had the present name before."""
     topic: str = ""
     partition: Partition = field(default_factory=dict)
-    """See `partition_of`."""
+    """Source partition, as `partition_of` makes it."""
     header: tuple[str, str] = ("", "")
     state: State = State.NEW
     signature: tuple[int, int, int] = (-1, 0, 0)
-    """Size, time of change, inode."""
+    """Size in bytes, time of the last change in nanoseconds, and inode."""
     still_since: float = 0.0
     settled: bool = False
     tried: tuple[int, float] = (0, 0.0)
-    """Size and time when it was last read to its end, or its tail."""
+    """Size of the file, and time by the monotonic clock, when it was last read to its end or
+    tail."""
     deferred: bool = False
-    """Whether its open row is not parsed anew yet, though it has grown: see `awaits_growth`."""
+    """Whether the file has grown but its open row is not parsed again yet: see `awaits_growth`."""
     reader: Reader | None = None
 
     def close(self) -> None:
@@ -80,26 +84,30 @@ class File:
 
     @property
     def inode(self) -> int | None:
-        """Inode of the file that `offset` was taken of."""
+        """Inode of the file that `offset` belongs to."""
         return inode_of(self.offset)
 
     @property
     def offset_of_name(self) -> Mapping[str, Any] | None:
-        """The source offset that stands under the present name."""
+        """The source offset that belongs to the present name."""
         return self.own if self.renamed else self.offset
 
     def forget(self) -> None:
-        """What stood under the present name goes on under another one."""
+        """Forget the offset of the present name: the file it belongs to goes on under another
+        name."""
         if self.renamed:
             self.own = None
         else:
             self.offset = None
 
     def awaits_growth(self, signature: tuple[int, int, int], now: float) -> bool:
-        """Whether a CSV file that has grown to `signature` is left for a while. A row whose quote
-        is open is parsed from its beginning each time: at every growth, a lost quote would cost the
-        square of the file. So a long one waits for a quarter more, or for `OPEN_SECONDS`. Whoever
-        asks lets it wait no longer than until the file is still."""
+        """Return whether a CSV file that has grown to `signature` is not read for a while.
+
+        A row with an open quote is parsed from its beginning each time. If that happened at every
+        growth, a lost quote would cost time quadratic in the size of the file. So a long open row
+        waits until it is a quarter longer, or for `OPEN_SECONDS`. The caller ends the wait once the
+        file does not change any more.
+        """
         if not self.may_be_header_alone or self.state is not State.TAIL:
             return False
         size, since = self.tried
@@ -111,8 +119,8 @@ class File:
 
     @property
     def is_as_listed(self) -> bool:
-        """Whether the file that is open, or has the name now, is the one that the last look found.
-        A remote file is nothing but its name."""
+        """Whether the open file, or else the one that has the name now, is the one that the last
+        look found. A remote file has no inode, so it always counts as the same."""
         if not isinstance(self.path, Path):
             return True
         if self.reader is not None and (stat := stat_of(self.reader.marks)) is not None:
@@ -123,14 +131,15 @@ class File:
             return False
 
     def look_again(self) -> bool:
-        """The next look tells which file has the name now. True: until then nothing is read."""
+        """Leave the file until the next look, which finds out which file has the name now. Returns
+        True, which says that the file has nothing more to read until then."""
         self.close()
         self.signature = (-1, 0, 0)
         return True
 
     def raw(self, start: int, end: int) -> bytes | None:
-        """The bytes of a bad line without its end, for a dead letter. None: they cannot be had, or
-        are too many."""
+        """Return the bytes of a bad line without its line end, for the dead letter queue. None:
+        they cannot be read, or are too many."""
         text = self.kind.format in TEXT_FORMATS and self.kind.compression is None
         if not text or end - start > RAW_MAX:
             return None
@@ -147,25 +156,29 @@ class File:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether positions in it are rows; else they are bytes."""
+        """Whether positions in the file count rows. Otherwise they count bytes."""
         return self.kind.format in BY_ROWS
 
 
 def partition_of(name: str, was: str) -> dict[str, str]:
-    """The source partition of a file. That of a renamed one has its first name, too: by that all
-    tasks know whose file it is, so each partition is written by one task alone."""
+    """Return the source partition of a file.
+
+    That of a renamed file also has its first name, `was`. By the first name all tasks know which
+    task the file belongs to, so only one task writes the partition.
+    """
     return {"file": name, "was": was} if was and was != name else {"file": name}
 
 
 def check_altered(offsets: Sequence[tuple[Partition, Mapping[str, Any] | None]]) -> None:
-    """
+    """Check source offsets that a user wants to set.
+
     Raises:
-        ConfigError: an offset without a position of 0 or more, or a partition without file; or
-            inferred types that are none.
+        ConfigError: an offset has no position of 0 or more, a partition has no file, or inferred
+            types are malformed.
     """
     for partition, offset in offsets:
         if offset is None:
-            continue  # anything may be forgotten
+            continue  # any partition may be reset, so a bad one can be removed
         if partition == PARTITION:
             try:
                 types_of(offset)
@@ -186,14 +199,17 @@ def check_altered(offsets: Sequence[tuple[Partition, Mapping[str, Any] | None]])
 
 
 def inode_of(offset: Mapping[str, Any] | None) -> int | None:
-    """Inode of the file that a source offset was taken of."""
+    """Return the inode of the file that a source offset belongs to. None: the offset has none."""
     stat = stat_of(offset)
     return None if stat is None else stat[0]
 
 
 def may_be_renamed(stat: Stat, offset: Mapping[str, Any] | None) -> bool:
-    """Whether a file of the same inode can be the one that `offset` was taken of. An inode is used
-    again after a file was deleted: a new file of the same length is told by its time."""
+    """Return whether a file with the same inode can be the one that `offset` belongs to.
+
+    The file system uses an inode again after its file was deleted. A new file of the same size is
+    told from the old one by its time of the last write.
+    """
     known = stat_of(offset)
     if known is None or offset is None:
         return False

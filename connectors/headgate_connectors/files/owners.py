@@ -1,4 +1,4 @@
-"""Which task of a DirectorySource reads which file."""
+"""Decides which task of a DirectorySource reads which file."""
 
 import zlib
 from collections.abc import Collection, Mapping, Sequence
@@ -11,12 +11,13 @@ from headgate_connectors.files.known_files import File, inode_of, partition_of
 
 
 class Claims(Protocol):
-    """Files that this task reads and has not committed, see `headgate_connectors.files.claims`."""
+    """Claims on files that this task reads and of which nothing is committed yet. See
+    `headgate_connectors.files.claims`."""
 
     held: set[int]
 
     def claim(self, inodes: Collection[int]) -> Collection[int]:
-        """Claim files by inode, and tell which of them no other task has claimed."""
+        """Claim files by inode. Returns those that no other task has claimed."""
         ...
 
     def release(self, inodes: Collection[int]) -> None: ...
@@ -24,7 +25,8 @@ class Claims(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A name as it was met for the first time, or when another file got it."""
+    """What is known of a name when it is first seen, or when another file got it. The fields
+    besides `owner` are those of `File`."""
 
     owner: int
     """Number of the task that reads the file."""
@@ -36,41 +38,48 @@ class Known:
 
 
 Key: TypeAlias = tuple[str, str]
-"""Name of a file and its first name: a source partition."""
+"""Name of a file and its first name, which stand for a source partition."""
 LetGo: TypeAlias = dict[Key, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What is known of a file that was read."""
+    """A file that was read, as source offsets show it."""
 
     name: str
     was: str
     """The first name of the file."""
     offset: Mapping[str, Any] | None
     mine: bool = False
-    """This task has read it."""
+    """This task has read the file."""
 
 
 class Owners:
-    """A file belongs to the task whose number is the CRC-32 of its name modulo the count of tasks.
-    One that was renamed stays with the task of its first name, which knows how far it was read.
+    """Assigns files to tasks.
 
-    All tasks come to the same result, each by itself, from what is committed. What a task has read
-    and not committed, others do not see. So a task claims a file before it reads it for the first
-    time, and holds it until that is committed. Whoever finds it claimed looks again later.
+    A file belongs to the task whose number is the CRC-32 of its name modulo the number of tasks. A
+    renamed file stays with the task of its first name, which knows how far the file was read.
+
+    Each task computes the same result by itself from the committed source offsets. It does not see
+    what other tasks have read and not committed. So a task claims a file before it first reads it,
+    and holds the claim until something is committed. A task that finds a file claimed by another
+    looks again later.
     """
 
     def __init__(self, task: int, tasks: int, claims: Claims | None) -> None:
-        """`claims`: None where there is one task."""
+        """
+        Args:
+            claims: claims of this task. None: the connector has only one task.
+        """
         self._task = task
         self._tasks = tasks
         self._claims = claims
         self._known: dict[str, Known] = {}
         self._inodes: dict[str, int] = {}
-        """Files of the look before, by name."""
+        """Inodes by name, as of the look before."""
         self._unsettled: set[str] = set()
-        """Names of renamed files that another task has not taken over yet. It may know better."""
+        """Names of renamed files of other tasks. Such a name is looked at again each time, since
+        the task that takes the file over may find that it is another file."""
         self.awaited: Collection[str] = ()
         """Names of files that another task has claimed."""
 
@@ -81,13 +90,14 @@ class Owners:
         mine: Mapping[str, File],
         let_go: LetGo,
     ) -> Sequence[tuple[str, Known]]:
-        """The names that are met for the first time, or that another file of these got.
+        """Return the names that are seen for the first time, and those that another file has now.
 
         Args:
-            inodes: all files that are there now, by name; 0 for symbolic links.
-            mine: what this task reads, with the source offsets that it has reached.
-            let_go: the last offsets of source partitions of which this task has no file now; they
-                may not be committed yet.
+            inodes: inodes of all files in the directory, by name. 0 stands for a symbolic link.
+            offsets: the committed source offsets.
+            mine: files that this task reads, with the source offsets that it has reached.
+            let_go: last source offsets of partitions for which this task has no file now. They may
+                not be committed yet.
         """
         self._release(inodes, offsets, mine, let_go)
         for name in self._inodes.keys() - inodes.keys():
@@ -106,7 +116,7 @@ class Owners:
                 if new:
                     granted = self._claims.claim({inodes[name] for name in new})
                     denied = {name for name in new if inodes[name] not in granted}
-                    # Who had claimed a file before may have committed meanwhile.
+                    # A task that had claimed a file before may have committed meanwhile.
                     found = self._found(met, inodes, offsets, mine, let_go)
                     self._claims.release(
                         {
@@ -132,8 +142,8 @@ class Owners:
         mine: Mapping[str, File],
         let_go: LetGo,
     ) -> None:
-        """Files of which something is committed, which all tasks see, and those that have another
-        name before anything was read."""
+        """Release the claims on files of which something is committed, since all tasks see that.
+        Also release those on files that were renamed or removed before anything was read."""
         if self._claims is None or not self._claims.held:
             return
         held = self._claims.held
@@ -146,8 +156,8 @@ class Owners:
         self._claims.release({one for one in held if one in committed or one not in pending})
 
     def _is_new(self, inode: int, known: Known | None, name: str) -> bool:
-        """Whether this task is to read a file of which nothing is committed under its name. One
-        that seems to be renamed may turn out to be another one."""
+        """Return whether this task is to read a file of which nothing is committed under its name.
+        A renamed file counts as new, since it may turn out to be another file."""
         if inode == 0:
             return False
         known = known or self._known[name]
@@ -186,8 +196,8 @@ class Owners:
         return found
 
     def _read(self, offsets: OffsetReader, mine: Mapping[str, File], let_go: LetGo) -> list[_Read]:
-        """All files of which something was read, by all tasks, in the order of their last changes:
-        an inode is used again after its file was deleted."""
+        """Return all files of which any task has read something, sorted by time of last change. The
+        later one counts if two have the same inode, which is used again after a deletion."""
         committed: dict[Key, Mapping[str, Any]] = {}
         for partition, offset in offsets.committed():
             name = partition.get("file")
@@ -202,7 +212,7 @@ class Owners:
             let_go.pop((each.name, each.was), None)
             committed.pop((each.name, each.was), None)
         committed.update(let_go)
-        # Earlier versions have the first name in the offset.
+        # Earlier versions put the first name into the offset.
         others = [
             _Read(name, (_first(offset) or was) if was == name else was, offset)
             for (name, was), offset in committed.items()
@@ -217,11 +227,12 @@ class Owners:
         moved: Mapping[int, _Read],
         untold: Collection[int],
     ) -> Known | None:
-        """None: the task goes on with the file that it knows by the name."""
+        """Return what is known of a name. None: the task goes on with the file that it knows by
+        this name."""
         old = moved.get(inode) if inode else None
         counts = 0 if own is None else _counts(own, inode)
         if old is not None and own is not None and counts == 1:
-            # An inode is used again after its file was deleted.
+            # The file system uses an inode again after its file was deleted.
             counts = int(changed_of(own.offset or {}) >= changed_of(old.offset or {}))
         if old is not None and not counts:
             offset = None if own is None else own.offset
@@ -230,7 +241,7 @@ class Owners:
             return None
         if own is not None and counts:
             return Known(self._hash(own.was), own.offset, own.was if own.was != name else "")
-        # Nothing tells of the file. What was read under the name is replaced, or has another name.
+        # Nothing is known of the file. The one read under this name was replaced or renamed.
         is_gone = own is not None and inode_of(own.offset) not in untold
         return Known(self._hash(name), own.offset if own is not None and is_gone else None)
 
@@ -244,14 +255,14 @@ def _order(read: _Read) -> tuple[int, int, bool]:
 
 
 def _first(found: Mapping[str, Any]) -> str:
-    """The first name that a source partition tells, or an offset of an earlier version."""
+    """Return the first name in a source partition, or in a source offset of an earlier version."""
     was = found.get("was")
     return was if isinstance(was, str) else ""
 
 
 def _counts(read: _Read, inode: int) -> int:
-    """Above 0 if what was read under a name counts for the file that has it now: it was this file,
-    or a user gave the offset."""
+    """Return whether the source offset of a name holds for the file that has the name now: 0 if
+    not, 1 if that file was read, 2 if a user gave the offset."""
     if read.offset is None:
         return 0
     if stat_of(read.offset) is None:

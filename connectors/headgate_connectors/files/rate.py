@@ -1,4 +1,4 @@
-"""A limit of records in a second."""
+"""A limit of records per second."""
 
 import time
 
@@ -6,7 +6,7 @@ from headgate.connector.api import SourceTaskContext
 
 
 class Rate:
-    """A bucket that holds the records of a tenth of a second, or one record."""
+    """A token bucket. It holds the records of a tenth of a second, and at least one record."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
@@ -26,7 +26,8 @@ class Rate:
         return taken
 
     def allowed(self, context: SourceTaskContext, wanted: int) -> int:
-        """How many records may be had now, at least one; 0 when told to stop."""
+        """Wait until at least one record is allowed. Returns how many are, at most `wanted`, or 0
+        if the task is to stop."""
         while True:
             if taken := self.take(time.monotonic(), wanted):
                 return taken

@@ -1,4 +1,4 @@
-"""Renamed files of a DirectorySource, which are read on from where they were."""
+"""Renamed files of a DirectorySource. Reading continues at the position under the old name."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,61 +16,66 @@ from headgate_connectors.formats.readers import open_reader
 
 
 class RenamedFiles:
-    """Renamed files that have not been read on yet.
+    """Renamed files whose reading has not continued yet.
 
     Args:
         files: all files of the task, by name.
-        options: how files are read.
+        options: settings for reading files.
     """
 
     def __init__(self, files: Mapping[str, File], options: ReadOptions) -> None:
         self._files = files
         self._options = options
         self._waiting: dict[str, File] = {}
-        """Files by the name before."""
+        """Renamed files by the name before the present one."""
         self.let_go: dict[tuple[str, str], Mapping[str, Any]] = {}
-        """Offsets of source partitions that have none of the task's files now, by name and first
-        name: what the task has said last of each. It may not be committed yet."""
+        """The last source offset of each partition for which the task has no file now, by name and
+        first name. It may not be committed yet."""
 
     def add(self, file: File) -> None:
         self._waiting[file.was_last] = file
 
     def comes_from(self, name: str) -> bool:
-        """Whether a file that had this name is to be read on under another one. Until then the name
-        does not begin anew."""
+        """Return whether reading of a file that had this name must still continue under another
+        one. Until then, the file that has the name now is not read."""
         return name in self._waiting
 
     def look(self, inodes: Mapping[str, int]) -> None:
-        """Files by name as they are now: what has moved on meanwhile is still known by the name
-        under which it was read."""
+        """Drop the renamed files that do not have the name any more at which they were found.
+
+        Such a file keeps the offset under the name at which it was read.
+
+        Args:
+            inodes: inodes of all files in the directory, by name.
+        """
         for file in list(self._waiting.values()):
             if inodes.get(file.name) != file.inode:
                 self.reject(file)
 
     def reject(self, file: File) -> None:
-        """It only has an inode that another file had."""
+        """Treat a file as not renamed: it only has an inode that another file had before."""
         if self._waiting.get(file.was_last) is file:
             del self._waiting[file.was_last]
         file.offset, file.own, file.renamed = file.own, None, False
 
     def forget(self, file: File) -> None:
-        """Another file has its name."""
+        """Forget a file of the task, since another file has its name."""
         file.close()
         if file.offset_of_name is not None:
             self.let_go[file.name, file.was or file.name] = file.offset_of_name
 
     def begin_anew(self, partition: Partition) -> OffsetUpdate:
-        """The next record of a source partition is the first of its file."""
+        """Return an update by which the next record of a partition is the first one of its file."""
         name = partition["file"]
         self.let_go[name, partition.get("was", name)] = BEGUN
         return OffsetUpdate(partition, BEGUN)
 
     def taken_over(self, file: File) -> list[OffsetUpdate]:
-        """What says in one transaction that a file is read on under its new name, and that its old
-        name begins anew.
+        """Return updates by which a file goes on under its new name, and its old name begins anew.
+        They must be in one transaction.
 
-        Where another file had the new name before, and has a third one now, that is said with it:
-        what is known of it would be overwritten. Logs are rotated so.
+        If another file had the new name before, and has a third name now, its updates are included,
+        since its offset would be overwritten otherwise. Log rotation renames files in this way.
         """
         chain = [file]
         self._waiting.pop(file.was_last, None)
@@ -92,12 +97,13 @@ class RenamedFiles:
             if inode_of(old.offset_of_name) == file.inode:
                 old.forget()
             elif old.partition == partition:
-                return  # it has the offset of another file already
+                return  # the partition already has the offset of another file
         found.append(self.begin_anew(partition))
 
     def _is_the_one(self, file: File) -> bool:
-        """Whether a renamed file is the one that its offset is of; True where nobody can tell, as
-        where it has moved on: then the next look finds it by this offset."""
+        """Return whether a renamed file is the one that its offset belongs to. True also if that
+        cannot be found out, for example if it was renamed again: the next look finds it by this
+        offset."""
         place = file.kind.format, file.path, file.offset
         try:
             open_reader(*place, file.kind.compression, self._options).close()
@@ -106,5 +112,5 @@ class RenamedFiles:
                 self.reject(file)
                 return False
         except (FileFault, NotReady, OSError):
-            pass  # told when it is read
+            pass  # reported when the file is read
         return True

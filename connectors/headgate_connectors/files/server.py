@@ -1,7 +1,7 @@
-"""The file system of an address, as fsspec has it, and its errors as ours.
+"""A remote file system of fsspec, with its errors translated.
 
-The file systems of S3 and HTTP connect anew by themselves. One that keeps a single connection, as
-that of SFTP does, is made anew after an error: it would raise the same error for ever.
+The file systems of S3 and HTTP reconnect by themselves. One that keeps a single connection, such as
+that of SFTP, is created again after an error. Otherwise it would raise the same error forever.
 """
 
 import contextlib
@@ -19,17 +19,18 @@ from headgate_connectors.files.reader import NotReady
 
 _SSH: Final = ("sftp", "ssh")
 _SSH_SECONDS: Final = {"timeout": 30, "banner_timeout": 30, "auth_timeout": 30}
-"""Limits of a connection that is made; paramiko has none for the first."""
+"""Time limits, in seconds, for making a connection. paramiko by itself has none for ``timeout``."""
 ANSWER_S: Final = 60
-"""How long an SFTP server may take for an answer."""
+"""Maximum seconds that an SFTP server may take for an answer."""
 
 
 class UnreachableError(Exception):
-    """A server does not answer, or not as it should. Trying again may help."""
+    """A server does not answer, or answers wrongly. Trying again may help."""
 
 
 class Server:
-    """A file system of fsspec, and whether it gives parts of files: some HTTP servers do not."""
+    """A file system of fsspec. It knows whether the server sends parts of files, as some HTTP
+    servers do not."""
 
     def __init__(self, address: str, options: Mapping[str, Any]) -> None:
         """
@@ -64,7 +65,8 @@ class Server:
 
     @contextmanager
     def told(self, shown: str) -> Iterator[None]:
-        """Errors as `told` has them. Who uses one connection makes another the next time."""
+        """Translate errors like the function `told`. After a failure, a file system that keeps one
+        connection is closed, so that the next call reconnects."""
         try:
             with told(shown):
                 yield
@@ -94,7 +96,7 @@ class Server:
             found.seek(size - 1)
             self._gives_parts = len(found.read()) == 1
         except ValueError:
-            pass  # it says so
+            pass  # the file system says that it cannot seek
         if self._gives_parts:
             found.seek(0)
             return found
@@ -109,7 +111,7 @@ class Server:
         return whole  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """End the connection. The next call makes another."""
+        """Close the connection. The next call makes a new one."""
         system, self._made = self._made, None
         if system is not None and _keeps_connection(system):
             with contextlib.suppress(Exception):  # it may be gone already
@@ -119,7 +121,8 @@ class Server:
 def _with_login_as_options(
     address: str, options: Mapping[str, Any]
 ) -> tuple[str, Mapping[str, Any]]:
-    """Fsspec takes the login of an SFTP address as it stands there, with %3A for a colon."""
+    """Return an SFTP address without its login, and options with the login. fsspec would take the
+    login in the address without decoding it, so that %3A would not be a colon."""
     parts = urlsplit(address)
     if parts.scheme not in _SSH:
         return address, options
@@ -144,13 +147,13 @@ def _keeps_connection(system: Any) -> bool:
 
 @contextmanager
 def told(shown: str) -> Iterator[None]:
-    """Errors of a file system as ours.
+    """Translate errors of a file system.
 
     Raises:
-        FileNotFoundError, PermissionError: as they are.
+        FileNotFoundError, PermissionError: unchanged.
         NotReady: the file was replaced while it was read.
         ConfigError: the server refuses the login.
-        UnreachableError: anything else that the file system raises.
+        UnreachableError: any other error of the file system.
     """
     try:
         yield
@@ -160,7 +163,7 @@ def told(shown: str) -> Iterator[None]:
         raise
     except (PermissionError, MissingExtraError, NotReady, ConfigError, UnreachableError):
         raise
-    except Exception as error:  # each library has its own
+    except Exception as error:  # each library has its own exceptions
         if type(error).__name__ == "FileExpired":
             raise NotReady("it was replaced while it was read") from error
         text = f"{type(error).__name__}: {without_login(str(error))}"
@@ -173,14 +176,16 @@ def told(shown: str) -> Iterator[None]:
 
 
 def _is_of_network(cause: BaseException | None) -> bool:
-    """Whether a file is "not found" as its server could not be asked: fsspec says so over HTTP."""
+    """Return whether a file only seems "not found" because its server could not be asked. fsspec
+    reports it in that way over HTTP."""
     if not type(cause).__module__.startswith("aiohttp"):
         return isinstance(cause, (ConnectionError, TimeoutError))
     return getattr(cause, "status", None) not in (404, 410)
 
 
 def _is_refused_login(error: Exception) -> bool:
-    """Paramiko says so of servers that hang up or are slow, too."""
+    """Return whether a server refused the login. paramiko raises the same error if a server hangs
+    up or is slow, which is told from the text."""
     names = {kind.__name__ for kind in type(error).__mro__}
     text = str(error)
     if "No authentication methods available" in text:
@@ -191,7 +196,7 @@ def _is_refused_login(error: Exception) -> bool:
 
 
 def import_fsspec() -> Any:
-    """Raises MissingExtraError."""
+    """Return the module fsspec. Raises MissingExtraError if it is not installed."""
     try:
         import fsspec
         import fsspec.core

@@ -1,7 +1,7 @@
-"""Rows of an Avro file (object container file). Needs the extra `registry`.
+"""Reads the rows of an Avro file (object container file). Needs the extra `registry`.
 
-Source: the Avro specification, "Object Container Files". Blocks of records follow each other, so a
-file may grow.
+Such a file is a sequence of blocks of records, so it may grow while it is read. Source: the Avro
+specification, "Object Container Files".
 """
 
 import bz2
@@ -25,7 +25,7 @@ _CRC_BYTES: Final = 4
 
 
 class _CutError(Exception):
-    """The file ends here, and may still be written."""
+    """The file ends in the middle of something, and may still be written."""
 
 
 class _Block(NamedTuple):
@@ -33,8 +33,9 @@ class _Block(NamedTuple):
     """Number of the first row."""
     rows: int
     start: int
-    """Where its data are in the file, and how many bytes they have."""
+    """Position of the data in the file."""
     size: int
+    """Bytes of the data."""
 
     @property
     def end(self) -> int:
@@ -42,8 +43,11 @@ class _Block(NamedTuple):
 
 
 class AvroReader:
-    """Positions are rows. An offset keeps the CRC-32 of all bytes up to the end of its block, so a
-    file that has grown since is known again."""
+    """Reads an Avro file. Positions count rows.
+
+    A source offset has the CRC-32 of all bytes up to the end of its block. So a file is recognized
+    after it has grown.
+    """
 
     def __init__(self, path: FilePath, offset: Mapping[str, Any] | None) -> None:
         self._position = position = position_of(offset)
@@ -52,11 +56,11 @@ class AvroReader:
             self.marks: Marks = {"stat": stat_text(path.stat())}
             self._read_header()
             self._after = self._prefix = 0
-            """End of the last block that was met, and the CRC-32 of all bytes before it."""
+            """End of the last block that was found, and the CRC-32 of all bytes before that end."""
             self._pass(self._file.tell())
             self._block = _Block(0, 0, self._after - _SYNC_BYTES, 0)
             self._values: list[Any] = []
-            """The values of the block, with a DataError in the place of each that is none."""
+            """Values of the block, with a DataError in place of each value that cannot be read."""
             while self._block.first + self._block.rows < position:
                 if not self._next_block():
                     break
@@ -97,14 +101,14 @@ class AvroReader:
         except FileFault:
             if not rows:
                 raise
-            return rows  # the next call meets it again
+            return rows  # the next call raises the fault again
         if not rows and settled and self.has_tail:
             at = self._position
             rows.append(Row(at, at, None, "the last block is cut: it looks half written", 0))
         return rows
 
     def _lost(self, index: int, fault: str) -> Row:
-        """All that is left of a block that cannot be read."""
+        """Return one bad row for the rest of a block that cannot be read."""
         start, end = self._position, self._block.first + self._block.rows
         self._position = end
         reason = f"rows {start} to {end} cannot be read: {fault}"
@@ -157,7 +161,7 @@ class AvroReader:
         return found
 
     def _long(self) -> int:
-        """A number as Avro writes it, in the order 0, -1, 1, -2."""
+        """Read a number in Avro's variable-length zig-zag encoding."""
         found = shift = 0
         while True:
             (byte,) = self._exactly(1)
@@ -177,10 +181,10 @@ class AvroReader:
         return found
 
     def _next_block(self) -> bool:
-        """Go to the next block, if it is complete.
+        """Go to the next block. Returns False if it is missing or not complete.
 
         Raises:
-            FileFault: no block stands there.
+            FileFault: there is no well-formed block.
         """
         self._file.seek(self._after)
         try:
@@ -204,7 +208,7 @@ class AvroReader:
         self._after = end
 
     def _load(self) -> str | None:
-        """Read the block. Returns why it cannot be read."""
+        """Read the values of the block. Returns why they cannot be read, or None."""
         block = self._block
         self._file.seek(block.start)
         try:

@@ -1,6 +1,7 @@
-"""Rows of a block of a file: where each begins and ends, and their checksums.
+"""A block of lines of a file: where each row begins and ends, and its checksums.
 
-Checksums are computed when an offset is asked for. Of a batch that is mostly the last one.
+Checksums are computed only when a source offset is requested. For a batch that is mostly the last
+one.
 """
 
 import zlib
@@ -11,22 +12,22 @@ from itertools import pairwise
 from typing import overload
 
 BATCH_ROWS_MIN = 100
-"""Fewer rows are no batch."""
+"""Minimum rows of a batch. Fewer rows are read one by one."""
 BLOCK_BYTES = 4 << 20
-"""Read at a time, to be made into one batch."""
+"""Maximum bytes that are read for one batch."""
 
 
 class Block:
-    """Complete lines that stand together in a file; each is a row but for blank ones."""
+    """Consecutive complete lines of a file. Each line is a row, once blank ones are dropped."""
 
     def __init__(self, data: bytes, start: int, prefix: int | None) -> None:
         """
         Args:
-            data: lines that end with LF or CRLF, and no other CR.
+            data: lines that end with LF or CRLF, without any other CR.
             start: position of the block in the file.
-            prefix: CRC-32 of all bytes before it; None where it is not known.
+            prefix: CRC-32 of all bytes before the block. None: it is not known.
         """
-        # Not above: the modules that read a file line by line need no pyarrow.
+        # Not imported above, since the modules that read a file line by line need no pyarrow.
         from headgate_connectors.formats.line_bounds import LineBounds
 
         self.data, self.start, self._prefix = data, start, prefix
@@ -43,32 +44,32 @@ class Block:
 
     @cached_property
     def ends(self) -> Sequence[int]:
-        """Positions in the file behind the rows."""
+        """Positions in the file after the rows."""
         return self._bounds.ends(self.start)
 
     def without_blank_lines(self) -> None:
-        """Blank lines are no rows, and those at the end are of the next block."""
+        """Drop blank lines. Those at the end are left to the next block."""
         if self._bounds.shortest <= 2 and len(self):
             self._bounds.drop_blank_lines()
             self.limit(len(self))
 
     def limit(self, rows: int) -> None:
-        """Keep the first `rows` rows. Not after `starts` or `ends` was asked for."""
+        """Keep the first `rows` rows. It must not be called after `starts` or `ends` was used."""
         self._bounds.limit(rows)
         self.data = self.data[: self._bounds.end]
 
     @property
     def are_objects(self) -> bool:
-        """Whether each row begins and ends as an object of JSON."""
+        """Whether each row begins with ``{`` and ends with ``}``."""
         return self._bounds.are_within(*b"{}")
 
     @property
     def lines(self) -> int:
-        """How many there are, blank ones with them."""
+        """Number of lines, including blank ones."""
         return self.data.count(b"\n")
 
     def numbers(self) -> Mapping[str, Sequence[int]]:
-        """Members of the source offset after each row that differ from row to row."""
+        """Return the members of the source offset after each row that differ between rows."""
         every = range(len(self))
         numbers: dict[str, Sequence[int]] = {
             "position": self.ends,
@@ -78,7 +79,7 @@ class Block:
         return numbers if self._prefix is None else {**numbers, "prefix": _Prefixes(self, every)}
 
     def prefix_after(self, end: int) -> int | None:
-        """CRC-32 of all bytes before the position `end`."""
+        """Return the CRC-32 of all bytes before the position `end`. None: it is not known."""
         if self._prefix is None:
             return None
         return zlib.crc32(memoryview(self.data)[: end - self.start], self._prefix)

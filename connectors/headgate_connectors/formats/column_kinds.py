@@ -1,5 +1,5 @@
-"""Types of columns as ``columns.types`` declares them: those of ``csv.types``, and times of other
-units and zones."""
+"""Types of columns for ``columns.types``: those of ``csv.types``, and times of other units and
+zones."""
 
 import re
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ _TIME: Final = re.compile(r"time\((us|ns)\)")
 _TIMESTAMP: Final = re.compile(r"timestamp\((s|ms|us|ns)(?:,\s*([^\s()]+))?\)", re.IGNORECASE)
 
 _OFFSET: Final = re.compile(r"[+-](?:(?:0\d|1[0-7]):[0-5]\d|18:00)", re.ASCII)
-"""Offsets of zones that Java, and so Spark, has too."""
+"""Offsets from UTC that Java, and so Spark, also has."""
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """Type by column of ``id: int64, at: timestamp(us, UTC)``.
+    """Return the types by column of a text such as ``id: int64, at: timestamp(us, UTC)``.
 
     Raises:
-        ValueError: it is not understood.
+        ValueError: the text cannot be parsed.
     """
     found = split_types(text)
     for kind in found.values():
@@ -34,7 +34,7 @@ def parse_columns(text: str) -> dict[str, str]:
 
 
 def column_types(name: str, value: Any) -> None:
-    """A validator of such a text. Raises ConfigError."""
+    """Validate a setting for `parse_columns`. Raises ConfigError."""
     try:
         parse_columns(value)
     except ValueError as error:
@@ -42,12 +42,13 @@ def column_types(name: str, value: Any) -> None:
 
 
 def struct_of_kinds(kinds: Mapping[str, str]) -> Schema:
-    """The STRUCT of columns by their types."""
+    """Return the STRUCT of optional columns with these types."""
     return s.struct({name: schema_of_kind(kind).as_optional() for name, kind in kinds.items()})
 
 
 def schema_of_kind(kind: str) -> Schema:
-    """
+    """Return the schema of a type by its name, such as ``timestamp(us, UTC)``.
+
     Raises:
         ValueError: there is no such type.
     """

@@ -1,8 +1,8 @@
-"""Types of CSV columns, inferred from rows.
+"""Infers the types of CSV columns from rows.
 
-A column gets a type only if each text in it is what the value of that type is written as. So
-nothing changes its form: ``007``, ``1e5``, ``NaN``, ``+1``, ``-0`` and an empty text stay texts.
-So does a number with more digits than the type holds. Later texts are held to the same rule.
+A column gets a type only if each of its texts is exactly how the value of that type is written. So
+no value changes its form: ``007``, ``1e5``, ``NaN``, ``+1``, ``-0`` and an empty text stay texts,
+and so does a number with more digits than the type holds. Later texts must obey the same rule.
 """
 
 import datetime
@@ -16,11 +16,11 @@ from headgate.connector.api import Partition
 from headgate_connectors.formats.csv_types import Parse, column
 
 INFER: Final = "infer"
-"""In place of types, as ``csv.types`` has it."""
+"""Value of ``csv.types`` that asks for inference."""
 PARTITION: Final[Partition] = {"csv.types": "inferred"}
-"""Source partition of the types that a connector has inferred."""
+"""Source partition whose source offset holds the types that a connector has inferred."""
 TYPES: Final = "types"
-"""Member of its source offset: a type by column, as JSON."""
+"""Member of the source offset of `PARTITION`: the types by column, as JSON text."""
 ANEW: Final = (
     "to have types inferred anew, stop the connector and forget these: headgate offsets set NAME "
     f"--partition '{json.dumps(PARTITION)}' --offset null"
@@ -33,17 +33,19 @@ _EXACT: Final[Mapping[str, str]] = {
     "int64": rf"\A{_WHOLE}\z",
     "date": r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z",
 }
-"""Patterns of Arrow: a value of that type whose text fits is written as that text."""
+"""Patterns, in Arrow's regex syntax, by type. A text that is a value of the type and matches is
+exactly how that value is written."""
 
 
 def inferred(
     names: Sequence[str], rows: Sequence[Sequence[str]], null: str | None
 ) -> dict[str, str]:
-    """Type by column.
+    """Return the inferred type of each column.
 
     Args:
-        rows: with a text for each of the columns.
-        null: the text that is null; None: none is.
+        names: names of the columns.
+        rows: rows with a text for each column.
+        null: text that means null. None: no text does.
     """
     return {
         name: _kind([row[at] for row in rows if row[at] != null]) for at, name in enumerate(names)
@@ -51,10 +53,10 @@ def inferred(
 
 
 def types_of(offset: Mapping[str, Any]) -> dict[str, str]:
-    """The types that a source offset of `PARTITION` has.
+    """Return the types by column in a source offset of `PARTITION`.
 
     Raises:
-        ValueError: it has none.
+        ValueError: it has none, or they are malformed.
     """
     try:
         found = json.loads(offset[TYPES])
@@ -71,7 +73,8 @@ def types_of(offset: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _kind(texts: Sequence[str]) -> str:
-    """The first type that holds all texts, and string where none does, or there is no text."""
+    """Return the first type that holds all texts. It is string if none does or there are no
+    texts."""
     if not texts:
         return "string"
     kinds = ["boolean", "int64", "date", "timestamp", "float64"]
@@ -92,7 +95,8 @@ def _all_hold(kind: str, texts: Sequence[str]) -> bool:
 
 
 def as_written(kind: str, parse: Parse) -> Parse:
-    """The parser of an inferred type, which takes a text only if its value is written so."""
+    """Return the parser of an inferred type. It accepts a text only if it is exactly how its value
+    is written."""
     if kind == "string":
         return parse
     write = _WRITERS.get(kind.partition("(")[0], str)
@@ -110,8 +114,8 @@ def as_written(kind: str, parse: Parse) -> Parse:
 
 
 def quick_pattern(kind: str) -> str | None:
-    """A pattern of Arrow for texts of which `as_written` looks at the pattern alone; None: there
-    is none for the type."""
+    """Return a pattern, in Arrow's regex syntax, for an inferred type. A value of the type whose
+    text matches is accepted by `as_written`, too. None: there is no pattern for the type."""
     if kind.startswith("decimal"):
         scale = int(kind.partition(",")[2].rstrip(")"))
         return rf"\A{_WHOLE}\.[0-9]{{{scale}}}\z"
@@ -119,7 +123,8 @@ def quick_pattern(kind: str) -> str | None:
 
 
 def _float_text(value: float) -> str:
-    """Plain digits, and nothing for what has none."""
+    """Return a float in plain digits. Empty text: it is written with an exponent or is not
+    finite."""
     text = repr(value)
     return text if text.lstrip("-")[:1].isdigit() and "e" not in text else ""
 
@@ -139,5 +144,5 @@ _WRITERS: Final[Mapping[str, Callable[[Any], str]]] = {
 
 
 def _is_below_zero(value: Decimal) -> bool:
-    """Whether it is the zero with a sign, which no column of decimals keeps."""
+    """Return whether a decimal is -0, which no decimal column keeps."""
     return value.is_zero() and value.is_signed()

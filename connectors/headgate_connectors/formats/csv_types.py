@@ -1,7 +1,7 @@
-"""Types of CSV columns, as ``csv.types`` declares them, and values of them from text.
+"""The column types of ``csv.types``, and parsers that make their values from texts.
 
-A text that has no value of the type is refused: nothing is cut or guessed. Only floats are rounded,
-to the nearest of their type; a number that would become 0 or infinite is refused.
+A text that is not a value of the type is refused. Nothing is cut or guessed. Only floats are
+rounded, to the nearest value of their type. A number that would become 0 or infinite is refused.
 """
 
 import datetime
@@ -17,7 +17,8 @@ from headgate.connector import schema as s
 from headgate.connector.schema import Schema
 
 Parse = Callable[[str], Any]
-"""The value of a text. Raises ValueError, whose message says what was expected."""
+"""Function that returns the value of a text. It raises ValueError, whose message says what was
+expected."""
 _INTEGERS: Final = {
     "int8": (s.INT8, 8),
     "int16": (s.INT16, 16),
@@ -35,7 +36,8 @@ _TIMESTAMP: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)(Z|[+-]\d\d:?\d\d)?", re.ASCII
 )
 _DECLARED: Final = re.compile(r"(.*):([^:()]*(?:\([^()]*\)\s*)?)", re.DOTALL)
-"""Column and type. A colon within the type stands in parentheses, as of ``+01:00``."""
+"""Matches column and type. A colon within the type is in parentheses, such as that of
+``+01:00``."""
 KINDS: Final = (
     "string, boolean, int8, int16, int32, int64, float32, float64, decimal(P,S), date, time or "
     "timestamp"
@@ -43,10 +45,10 @@ KINDS: Final = (
 
 
 def parse_types(text: str) -> dict[str, str]:
-    """Type by column of ``id: int64, price: decimal(10,2)``.
+    """Return the types by column of a text such as ``id: int64, price: decimal(10,2)``.
 
     Raises:
-        ValueError: it is not understood.
+        ValueError: the text cannot be parsed.
     """
     found = {name: kind.lower() for name, kind in split_types(text).items()}
     for kind in found.values():
@@ -55,10 +57,10 @@ def parse_types(text: str) -> dict[str, str]:
 
 
 def split_types(text: str) -> dict[str, str]:
-    """What stands behind the colon, by what stands before it.
+    """Split a text such as ``id: int64, price: decimal(10,2)`` into texts of types by column.
 
     Raises:
-        ValueError: there is no colon, or a name stands there twice.
+        ValueError: a part has no colon or no name, or a name comes twice.
     """
     found: dict[str, str] = {}
     for part in re.split(r",(?![^(]*\))", text):
@@ -76,10 +78,10 @@ def split_types(text: str) -> dict[str, str]:
 
 
 def column(kind: str, zone: ZoneInfo | None) -> tuple[Schema, Parse]:
-    """Schema and parser of a type by its name.
+    """Return the schema and the parser of a type by its name.
 
     Args:
-        zone: of times of day without one; None: such are refused.
+        zone: time zone of timestamps without one. None: they are refused.
 
     Raises:
         ValueError: there is no such type.
@@ -152,7 +154,7 @@ def _float(text: str) -> float:
 
 
 def _is_beyond(text: str, value: float) -> bool:
-    """Whether a number is too large for the float that it became, or too small for any but 0."""
+    """Return whether a number is too large for a float, or is not 0 and too small for one."""
     return math.isinf(value) or (value == 0 and _NOT_ZERO.match(text) is not None)
 
 
@@ -186,7 +188,7 @@ def _time(text: str) -> datetime.time:
 
 
 def _exact(text: str) -> datetime.time:
-    """A time of day with whole milliseconds."""
+    """Return a time of day. Raises ValueError if it has a fraction of a millisecond."""
     before, _, fraction = text.partition(".")
     if fraction[3:].strip("0"):
         raise ValueError

@@ -1,7 +1,7 @@
-"""Columns of typed files with the types that ``columns.types`` declares for them.
+"""Reads typed files with the column types that ``columns.types`` declares.
 
-Files of one folder may differ: one has int32 where the next has int64. A reader of this module
-gives all of them the same columns. Needs pyarrow.
+Files of a folder may differ: a column is int32 in one file and int64 in the next. The reader of
+this module gives all files the same columns. Needs pyarrow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,19 @@ from headgate_connectors.formats.missing_columns import missing_columns
 
 
 class DeclaredReader:
-    """Gives the rows of another reader with the columns that are declared, then the others of the
-    file as they are. Positions are those of the other reader.
+    """Wraps a reader: rows have the declared columns, then the file's other columns unchanged.
+
+    Positions are those of the wrapped reader.
 
     Args:
-        reader: of one file.
-        kinds: type by name of the columns that are declared.
-        widens: whether values of a narrower type are taken, and null where a declared column is
-            not there. Another spelling of it, or none of those that are declared, is refused.
+        reader: reader of one file.
+        kinds: types of the declared columns by name.
+        widens: accept values of a narrower type, and take a missing declared column as null. A
+            column in another spelling is refused, and so is a file without any of several declared
+            columns.
 
     Raises:
-        FileFault: the file's columns are others.
+        FileFault: the file's columns do not fit the declared ones.
     """
 
     def __init__(self, reader: Reader, kinds: Mapping[str, str], *, widens: bool) -> None:
@@ -49,7 +51,7 @@ class DeclaredReader:
         wanted = [arrow_types.arrow_field(field) for field in fields]
         there: list[Any] = []
         self._missing: list[Any] = []
-        """Arrow fields of those that the file has not."""
+        """Arrow fields of the declared columns that the file lacks."""
         for column in wanted:
             name = column.name
             if name in own:
@@ -65,10 +67,11 @@ class DeclaredReader:
         fields += [field for field in given.fields if field.name not in declared]
         self._schema = Schema(SchemaType.STRUCT, fields=tuple(fields))
         self._columns: Any = None
-        """Arrow columns of batches, once there is one: other columns need no form in Arrow."""
+        """Arrow schema of batches, made for the first one. Without batches, the columns that are
+        not declared need no Arrow type."""
         self._wider = WiderColumns(pa.schema(there), pa.schema(wanted))
         self._left: list[Row] = []
-        """Rows of a batch that had a bad one, in the order of the file."""
+        """Rows, in file order, of a batch that had a bad row."""
 
     @property
     def marks(self) -> Marks:
@@ -109,7 +112,7 @@ class DeclaredReader:
         return batch._replace(values=pa.RecordBatch.from_arrays(arrays, schema=self._columns))
 
     def _rows(self, rows: list[Row]) -> list[Row]:
-        """Rows of the file with the declared columns."""
+        """Return the wrapped reader's rows with the declared columns."""
         good = [row for row in rows if row.reason is None]
         made = self._values([row.value for row in good])
         altered = {
@@ -121,7 +124,7 @@ class DeclaredReader:
         return [altered.get(id(row), row) for row in rows]
 
     def _values(self, values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any] | str]:
-        """The rows, each with its columns, or why it is none."""
+        """Return each row with the declared columns, or the reason why it is refused."""
         names = [field.name for field in self._schema.fields]
         found: list[dict[str, Any] | str] = []
         for value, changed in zip(values, self._wider.rows(values), strict=True):
@@ -133,7 +136,8 @@ class DeclaredReader:
 
 
 def _own_field(field: Field) -> Any:
-    """Raises `FileFault` where a column has no form in Arrow, as a choice of types in Avro."""
+    """Return the Arrow field of a column. Raises `FileFault` if it has no Arrow type, as a union of
+    types in Avro has none."""
     try:
         return arrow_types.arrow_field(field)
     except arrow_types.NoFormError as error:
@@ -141,7 +145,7 @@ def _own_field(field: Field) -> Any:
 
 
 def _check(there: Any, wanted: Any, kind: str, *, widens: bool) -> None:
-    """Raises `FileFault` where values of the file's column cannot be those of the declared one."""
+    """Raise `FileFault` if the file's column does not fit the declared one."""
     if there.type == wanted.type:
         return
     says = f"column {there.name} is of type {there.type}, columns.types declares {kind}"

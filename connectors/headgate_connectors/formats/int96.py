@@ -1,9 +1,11 @@
-"""Timestamps of a Parquet file that are stored as INT96: nanoseconds of any year.
+"""Reads timestamps that a Parquet file stores as INT96: nanoseconds of any year.
 
-Arrow reads them as nanoseconds in 64 bits, which hold the years 1678 to 2262 and wrap around beyond
-them, or as microseconds, which hold all years and drop what is finer. Read both ways nothing is
-lost: where the two differ by less than a microsecond the first is right, else the second, and by
-how much the first is ahead is what the second has dropped.
+Arrow reads them either as nanoseconds in 64 bits or as microseconds. Nanoseconds hold the years
+1678 to 2262, and wrap around beyond them. Microseconds hold all years, and drop what is finer.
+
+So each column is read in both ways. If the two differ by less than a microsecond, the nanoseconds
+are right. Otherwise the microseconds are. The difference, modulo the wrap, is what the microseconds
+have dropped.
 """
 
 from typing import Any
@@ -15,22 +17,22 @@ _WRAP = 1 << 64
 
 
 class Int96:
-    """The columns of one file that are INT96; none for most files."""
+    """The INT96 columns of one file. Most files have none."""
 
     def __init__(self, arrow: Any, columns: list[str], nested: list[str], nanos: Any) -> None:
         self._arrow = arrow
         self._columns = columns
         self._nested = nested
         self._nanos = nanos
-        """The file once more, opened for nanoseconds."""
+        """The same file, opened to read nanoseconds."""
 
     @property
     def names(self) -> list[str]:
-        """Columns that have such timestamps, those within lists and structs too."""
+        """Names of columns with INT96 timestamps, also within lists and structs."""
         return [*self._columns, *self._nested]
 
     def __bool__(self) -> bool:
-        """Whether the file has such columns."""
+        """Return whether the file has INT96 columns."""
         return bool(self._columns or self._nested)
 
     @classmethod
@@ -38,7 +40,7 @@ class Int96:
         schema = file.schema
         leaves = iter([schema.column(at).physical_type for at in range(len(schema))])
         flat, nested = list[str](), list[str]()
-        # A path of the file is no help: names of columns may have points in them.
+        # The column paths of the file are no help, since names may contain points.
         for column in file.schema_arrow:
             kinds = [next(leaves) for _ in range(_leaf_count(arrow, column.type))]
             if "INT96" in kinds:
@@ -50,11 +52,12 @@ class Int96:
         return cls(arrow, flat, nested, nanos)
 
     def exact(self, table: Any, group: int) -> Any:
-        """`table`, a row group read as microseconds, with nanoseconds where a value has them.
+        """Return `table`, a row group read as microseconds. A column that needs nanoseconds has
+        them.
 
         Raises:
-            ValueError: a column has nanoseconds beside years that 64 bits of them do not hold, or
-                has them within a list or struct.
+            ValueError: a column has both nanoseconds and years that 64-bit nanoseconds do not hold,
+                or has either within a list or struct.
         """
         if not self:
             return table
@@ -90,7 +93,7 @@ class Int96:
 
     def _check_nested(self, name: str, micros: Any, nanos: Any) -> None:
         both = zip(self._leaves(micros), self._leaves(nanos), strict=True)
-        # A field of the same type both ways is no INT96.
+        # A field that has the same type in both readings is not INT96.
         if not all(
             wide[0] == fine[0] or fine[1] == [number and number * 1000 for number in wide[1]]
             for wide, fine in both
@@ -101,7 +104,7 @@ class Int96:
             )
 
     def _leaves(self, column: Any) -> list[tuple[Any, list[Any]]]:
-        """Type and numbers of each field within a column that is a timestamp."""
+        """Return type and numbers of each timestamp field within a column."""
         found: list[tuple[Any, list[Any]]] = []
         for chunk in column.chunks:
             parts = [
@@ -115,7 +118,7 @@ class Int96:
 
 
 def _leaf_count(arrow: Any, kind: Any) -> int:
-    """How many columns of a Parquet file a column of Arrow is."""
+    """Return how many Parquet columns an Arrow column of type `kind` has."""
     types = arrow.types
     if isinstance(kind, arrow.BaseExtensionType):
         return _leaf_count(arrow, kind.storage_type)

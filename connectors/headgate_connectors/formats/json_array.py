@@ -1,4 +1,4 @@
-"""Elements of a file that is one JSON array, each as the text that stands there, in one line."""
+"""Reads a file that is one JSON array. Each element is a row: its text in the file, on one line."""
 
 import codecs
 import json
@@ -14,24 +14,27 @@ from headgate_connectors.formats.json_rows import JsonRows, typed_row
 CHUNK_BYTES = 1 << 18
 _SPACE = " \t\n\r"
 _BREAKS = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
-"""Line ends, which stand between values only: a JSON string cannot hold one as such."""
+"""Matches line ends. They are always between values, since a JSON string cannot contain one."""
 
 
 _CUT_NUMBER = re.compile(r"\.|[eE][+-]?")
-"""What may follow a number that is cut off."""
+"""Matches what may follow the decoded part of a number that is cut off."""
 
 
 def _refuse(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-# Numbers stay text: an element is checked, not made.
+# Numbers stay text, because an element is only checked and not converted.
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=str, parse_int=str)
 
 
 class ArrayReader:
-    """Positions are the byte after the opening bracket's array element. An element that is no JSON
-    makes all that follows unreadable, since nothing says where it ends."""
+    """Reads the elements of a JSON array.
+
+    A position is the byte after an element. An element that is not JSON makes the rest of the file
+    unreadable, since it is not known where the element ends.
+    """
 
     def __init__(self, opened: Input, options: ReadOptions) -> None:
         self._input = opened
@@ -40,9 +43,9 @@ class ArrayReader:
         self._position = opened.position
         self._prefix = opened.prefix
         self._text = ""
-        """Decoded and not yet rows; starts at the position."""
+        """Decoded text that is not made into rows yet. It starts at the position."""
         self._raw = b""
-        """Bytes of the text, and what is not decoded yet."""
+        """Bytes of `_text`, followed by bytes that are not decoded yet."""
         self._at_end = False
         self._closed = False
         self._first = opened.position == 0
@@ -60,7 +63,7 @@ class ArrayReader:
         except FileFault:
             if not rows:
                 raise
-            return rows  # the next call meets it again
+            return rows  # the next call raises the fault again
         if not rows and self._at_end:
             self._input.refuse_cut()
             if settled and not self._closed and self._text.strip(_SPACE + "\ufeff"):
@@ -83,7 +86,7 @@ class ArrayReader:
         self._input.file.close()
 
     def _next(self) -> Row | None:
-        """The next element. None: there is none, or its end is not there yet."""
+        """Return the next element. None: there is none, or it is not complete yet."""
         if self._closed:
             return None
         start = self._skip(0)
@@ -108,28 +111,30 @@ class ArrayReader:
         return self._row(start, found)
 
     def _end(self, at: int) -> None:
-        """Nothing but space may follow the closing bracket."""
+        """End the array at its closing bracket. Raises FileFault if anything but space follows
+        it."""
         rest = self._skip(at + 1)
         if rest is not None:
             raise self._fault(rest, "something follows the end of the array")
         self._closed = True
 
     def _element(self, start: int) -> int | None:
-        """Index of the end of the element that begins at `start`."""
+        """Return the index after the element that begins at `start`. None: it is not complete
+        yet."""
         while True:
             try:
                 _, end = _DECODER.raw_decode(self._text, start)
             except RecursionError as error:
                 raise self._fault(start, f"not JSON: {error}") from error
             except ValueError as error:
-                # What is cut off may be no JSON yet.
+                # A text that is cut off may not be JSON yet.
                 if self._more(len(self._text)):
                     continue
                 if self._at_end and self._looks_cut(error, start):
                     return None
                 raise self._fault(start, f"not JSON: {error}") from error
             if self._skip(end) is None:
-                return None  # a number may go on
+                return None  # the element may be a number that goes on
             if _CUT_NUMBER.fullmatch(self._text, end):
                 if self._more(0):
                     continue
@@ -137,7 +142,7 @@ class ArrayReader:
             return end
 
     def _looks_cut(self, error: ValueError, start: int) -> bool:
-        """Whether the text only lacks its end."""
+        """Return whether the text looks as if only its end were missing."""
         if not isinstance(error, json.JSONDecodeError):
             return False
         cut = error.msg.startswith(("Unterminated string", "Invalid \\escape"))
@@ -157,8 +162,8 @@ class ArrayReader:
         return Row(first, last, value, None, crc, self._prefix)
 
     def _bytes_of(self, count: int) -> int:
-        """How many bytes the first `count` characters are in the file. Some encodings have several
-        forms of one character, so those that Python would write may be others."""
+        """Return how many bytes of the file the first `count` characters have. Python's encoder may
+        give other bytes, since some encodings have several forms of a character."""
         try:
             made = self._text[:count].encode(self._encoding)
         except UnicodeEncodeError:
@@ -173,7 +178,8 @@ class ArrayReader:
         return size
 
     def _skip(self, index: int) -> int | None:
-        """Index of the first character from `index` on that is no space; None: there is none."""
+        """Return the index of the first character from `index` on that is not space. None: there is
+        none yet."""
         while True:
             while index < len(self._text) and self._text[index] in _SPACE:
                 index += 1
@@ -186,7 +192,7 @@ class ArrayReader:
                 return None
 
     def _more(self, wanted: int) -> bool:
-        """Read at least a chunk, or as much as is there already. False: there is no more."""
+        """Read at least a chunk, or `wanted` bytes. Returns False if there is no more now."""
         size = max(CHUNK_BYTES, wanted)
         chunk = self._input.file.read(size)
         self._at_end = not chunk
@@ -206,7 +212,7 @@ class ArrayReader:
 
 
 def is_array(file: Any) -> bool | None:
-    """Whether a file begins as a JSON array does; None: nothing stands there yet."""
+    """Return whether a file begins like a JSON array. None: the file has no content yet."""
     file.seek(0)
     first = file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()
     file.seek(0)

@@ -1,8 +1,8 @@
-"""Lines of JSON objects with declared types as batches of Arrow rows.
+"""Converts lines of JSON objects with declared types to Arrow batches.
 
-Pyarrow parses numbers, booleans and texts; dates and times are texts that go through
-`text_columns`. A block that pyarrow refuses, or that might be read in another way than a line by
-itself, is no batch.
+pyarrow parses numbers, booleans and texts. Dates and times are read as texts and go through
+`text_columns`. A block is read line by line instead if pyarrow refuses it, or might read it
+differently from `JsonRows`.
 """
 
 import re
@@ -21,13 +21,13 @@ from headgate_connectors.formats.text_columns import BadRowError, TextColumn
 
 _LONE_CR: Final = re.compile(rb"\r(?!\n)")
 _TINY: Final = re.compile(rb"[eE]-[0-9]{2}|0{30}")
-"""What a number has that is not 0 and becomes 0."""
+"""Matches part of any number that is not 0 but would become 0 as a float."""
 _EXPONENT: Final = re.compile(rb'[:"\s][+-]?[0-9.]+[eE][+-]?[0-9]')
-"""What Arrow reads wrongly in a decimal, where it is large."""
+"""Matches a number with an exponent. Arrow reads decimals with large exponents wrongly."""
 
 
 class JsonBatches:
-    """Makes batches of lines, each an object of `rows`."""
+    """Makes batches of lines, each of which is a JSON object that `rows` describes."""
 
     def __init__(self, rows: JsonRows) -> None:
         self._schema = arrow_types.arrow_schema(rows.schema)
@@ -42,7 +42,7 @@ class JsonBatches:
                 wide = pa.int64() if kind.startswith("int") else pa.float64()
                 given.append(field.with_type(wide))
             elif kind.startswith("decimal"):
-                # Pyarrow does not look at the precision; the cast does.
+                # pyarrow does not check the precision when parsing. The cast does.
                 given.append(field.with_type(pa.decimal128(38, field.type.scale)))
             else:
                 given.append(field)
@@ -51,14 +51,14 @@ class JsonBatches:
         )
 
     def plain(self, data: bytes) -> bool:
-        """Whether lines of JSON are split as the lines of a file are."""
+        """Return whether pyarrow splits the data into the same lines as `LineReader`."""
         has_lone_cr = b"\r" in data and _LONE_CR.search(data)
         return not (data.startswith(BOM) or b"\0" in data or has_lone_cr)
 
     def batch(self, block: Block) -> Any:
-        """The rows of the block as a RecordBatch; None: they are to be read line by line."""
+        """Return the rows of the block as a RecordBatch. None: they must be read line by line."""
         data, rows = block.data, len(block)
-        # So each line is one object or more; where there are as many objects as lines, it is one.
+        # Each line holds at least one object. If there are as many objects as lines, it holds one.
         if not rows or not block.are_objects:
             return None
         try:
@@ -83,7 +83,8 @@ class JsonBatches:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _column(self, field: Any, array: Any, data: bytes) -> Any:
-        """None: a number has no exact form in the float that it became."""
+        """Return the array of a column with its declared type. None: pyarrow may have read a number
+        wrongly, or a number became infinite or 0."""
         texts = self._texts.get(field.name)
         if texts is not None:
             return texts.values(array)

@@ -1,7 +1,7 @@
-"""JSON objects as values of a schema, as ``json.types`` declares it.
+"""Converts JSON objects to values of the schema that ``json.types`` declares.
 
-A member that does not hold is refused, and so is one that is not declared: nothing is dropped,
-rounded (but to a float) or guessed. A member that is not there is null.
+An object is refused if a member is not a value of its type, or is not declared. Nothing is dropped
+or guessed, and nothing is rounded except to a float. A missing member is null.
 """
 
 import json
@@ -16,7 +16,7 @@ from headgate_connectors.formats.text_checks import is_utf8
 
 _NUMBERS: Final = ("int8", "int16", "int32", "int64", "float32", "float64")
 _NO_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
-"""Texts that are floats, as files of DirectorySink have them."""
+"""Texts that are accepted as floats. DirectorySink writes them so."""
 
 
 class _Number(str):
@@ -26,7 +26,7 @@ class _Number(str):
 
 
 class JsonRows:
-    """Parses JSON objects whose members have these types."""
+    """Parses JSON objects whose members have the declared `types`."""
 
     def __init__(self, types: Mapping[str, str]) -> None:
         made = {name: column(kind, None) for name, kind in types.items()}
@@ -39,9 +39,10 @@ class JsonRows:
         self.parsers = [parse for _, parse in made.values()]
 
     def value(self, text: str) -> dict[str, Any]:
-        """
+        """Return the members of the JSON object in a text.
+
         Raises:
-            ValueError: it is no such object; says why.
+            ValueError: the text is not such an object. The message says why.
         """
         try:
             found = json.loads(
@@ -92,7 +93,7 @@ class JsonRows:
 def typed_row(
     typed: JsonRows, start: int, end: int, text: str, crc: int, prefix: int | None
 ) -> Row:
-    """The row of a text that is one value of JSON, or why it is none."""
+    """Return the row of a text with one JSON value. If it is refused, the row has the reason."""
     try:
         return Row(start, end, typed.value(text), None, crc, prefix)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Where the lines of a block begin and end, found by Arrow: no Python object for a line."""
+"""Finds the bounds of the lines of a block with Arrow, without a Python object for each line."""
 
 from array import array
 from collections.abc import Sequence
@@ -11,7 +11,8 @@ _BEGIN = pa.array([0], pa.int64())
 
 
 class LineBounds:
-    """Bounds of the lines of `data`, which end with LF or CRLF. Positions count from its begin."""
+    """Bounds of the lines of `data`, which end with LF or CRLF. Positions count from the beginning
+    of `data`."""
 
     def __init__(self, data: bytes) -> None:
         self._octets = pa.Array.from_buffers(pa.uint8(), len(data), [None, pa.py_buffer(data)])
@@ -20,7 +21,7 @@ class LineBounds:
         self._starts = pa.concat_arrays([_BEGIN, self._ends])[:-1]
         lengths = pc.min_max(pc.subtract(self._ends, self._starts)).as_py()
         self.longest: int = lengths["max"] or 0
-        """Bytes of the longest line, its end included."""
+        """Bytes of the longest line, including its line end."""
         self.shortest: int = lengths["min"] or 0
 
     def __len__(self) -> int:
@@ -28,19 +29,19 @@ class LineBounds:
 
     @property
     def end(self) -> int:
-        """The end of the last line; 0: there is none."""
+        """Position after the last line. 0: there is no line."""
         return self._ends[-1].as_py() if len(self) else 0
 
     def starts(self, offset: int) -> Sequence[int]:
-        """The position of each line, plus `offset`."""
+        """Return the position at which each line begins, plus `offset`."""
         return _integers(pc.add(self._starts, offset))
 
     def ends(self, offset: int) -> Sequence[int]:
-        """The position behind each line, plus `offset`."""
+        """Return the position after each line, plus `offset`."""
         return _integers(pc.add(self._ends, offset))
 
     def drop_blank_lines(self) -> None:
-        """Keep the lines that have more than their end."""
+        """Keep only the lines that have more than their line end."""
         lengths = pc.subtract(self._ends, self._starts)
         begins_with_cr = pc.equal(self._octets.take(self._starts), _CR)
         is_blank = pc.or_(pc.equal(lengths, 1), pc.and_(pc.equal(lengths, 2), begins_with_cr))
@@ -52,8 +53,8 @@ class LineBounds:
         self._starts, self._ends = self._starts[:count], self._ends[:count]
 
     def are_within(self, first: int, last: int) -> bool:
-        """Whether each line begins with the octet `first` and has `last` before its end. None may
-        be blank."""
+        """Return whether each line begins with the octet `first` and has `last` before its line
+        end. No line may be blank."""
         behind_text = pc.subtract(self._ends, 1)
         has_cr = pc.equal(self._octets.take(pc.subtract(behind_text, 1)), _CR)
         behind_text = pc.subtract(behind_text, has_cr.cast(pa.int64()))

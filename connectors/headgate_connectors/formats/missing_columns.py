@@ -1,4 +1,4 @@
-"""Declared columns that a file has not: which of them may be null."""
+"""Finds declared columns that a file lacks, and whether they may be null."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -9,14 +9,17 @@ class Missing(NamedTuple):
 
     reason: str
     may_be_null: bool
-    """Whether the column is simply not there; else the file seems to have it in another form."""
+    """True if the column is simply missing. False if the file seems to have it in another form."""
 
 
 def missing_columns(declared: Collection[str], there: Sequence[str]) -> Missing | None:
-    """None: the file has all that are declared. A name that differs in case or outer spaces only
-    is another spelling, and a file with no declared column has another delimiter or other data.
+    """Return why a file lacks declared columns. None: it has all of them.
+
+    A column may not be null if the file has its name in another spelling (case or outer spaces), or
+    has none of several declared columns. Then the file has another delimiter or other data.
 
     Args:
+        declared: names of the declared columns.
         there: names of the file's columns.
     """
     missing = [name for name in declared if name not in there]

@@ -1,9 +1,9 @@
-"""Dates and timestamps that Spark wrote by the calendar that was in force at their time.
+"""Finds dates and timestamps that Spark wrote in the old (hybrid Julian) calendar.
 
-Until version 3.0, and by a setting still, Spark counts days before 15 October 1582 by the Julian
-calendar, and times before 1900 by the local mean time of its zone. The numbers in the file are
-then of another day than Parquet's definition says. The file tells so in its metadata. Source:
-Spark, DataSourceUtils.datetimeRebaseSpec and int96RebaseSpec, RebaseDateTime.
+Before version 3.0, and still with a setting, Spark counts days before 15 October 1582 by the Julian
+calendar, and times before 1900 by the local mean time of its zone. Then the number in the file
+means another day than in Parquet's definition. The metadata of the file say which calendar was
+used. Source: Spark, DataSourceUtils.datetimeRebaseSpec and int96RebaseSpec, RebaseDateTime.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,17 +17,19 @@ _LEGACY_INT96: Final = b"org.apache.spark.legacyINT96"
 _FIRST_DAY: Final = -141_427
 """15 October 1582, in days since 1970."""
 GREGORIAN_SECOND: Final = _FIRST_DAY * 86_400
-"""The beginning of that day, in seconds since 1970."""
+"""The beginning of 15 October 1582, in seconds since 1970."""
 _FIRST_SECOND: Final = -2_208_988_800
-"""The beginning of 1900. Source: RebaseDateTime.lastSwitchJulianTs."""
+"""The beginning of 1900, in seconds since 1970. Source: RebaseDateTime.lastSwitchJulianTs."""
 _UNITS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def old_calendar_fault(arrow: Any, file: Any, int96: list[str]) -> Callable[[Any], str | None]:
-    """What says of rows of a `pyarrow.parquet.ParquetFile` why one cannot be read rightly.
+    """Return a function that says why one of the given rows would be read as another value. It
+    returns None if none would.
 
     Args:
-        int96: names of the columns that have timestamps of the kind INT96.
+        file: a `pyarrow.parquet.ParquetFile`, whose rows are passed to the function.
+        int96: names of the columns that have INT96 timestamps.
     """
     told = file.metadata.metadata or {}
     version = told.get(_VERSION)
@@ -56,11 +58,12 @@ def old_calendar_fault(arrow: Any, file: Any, int96: list[str]) -> Callable[[Any
 
 
 def has_older(arrow: Any, column: Any, first_second: int, *, local: bool = False) -> bool:
-    """Whether a column has, at any depth, a date before 15 October 1582 or a timestamp before
-    `first_second`, counted from 1970.
+    """Return whether a column has, at any depth, a date before 15 October 1582 or a timestamp
+    before `first_second`, in seconds since 1970.
 
     Args:
-        local: timestamps without a zone count, too. Spark's TIMESTAMP_NTZ is not of that calendar.
+        local: include timestamps without a zone. Spark's TIMESTAMP_NTZ does not use the old
+            calendar.
     """
     return any(
         _is_old(arrow, part, first_second, local)

@@ -1,5 +1,6 @@
-"""Rows of a Parquet file. Timestamps of the old kind INT96 are read as microseconds, which hold
-every year.
+"""Reads the rows of a Parquet file.
+
+Timestamps of the old type INT96 are read as microseconds, which hold every year.
 """
 
 from typing import Any
@@ -18,14 +19,14 @@ class ParquetReader(GroupedReader):
         import pyarrow.parquet as parquet
 
         self._file = parquet.ParquetFile(source(path), coerce_int96_timestamp_unit="us")
-        self._schema_of(self._file.schema_arrow)  # a column that is there twice is refused
+        self._schema_of(self._file.schema_arrow)  # refuses two columns of the same name
         self._int96 = Int96.of(self._arrow, parquet, self._file, path)
         self._columns = self._columns_read()
         old = old_calendar_fault(self._arrow, self._file, self._int96.names)
         self._learn_schema(self._columns, old)
         self._groups = self._starts()
         self._read: tuple[int, Any] | None = None
-        """The row group that was read last, and its rows."""
+        """Number and rows of the row group that was read last."""
         return int(self._file.metadata.num_rows)
 
     def close(self) -> None:
@@ -33,18 +34,19 @@ class ParquetReader(GroupedReader):
         self._int96.close()
 
     def _columns_read(self) -> Any:
-        """Names and types of the columns as they are read. The first row group decides whether
-        INT96 timestamps are of nanoseconds; a later one that does not fit costs itself."""
+        """Return the names and types with which columns are read. The first row group decides
+        whether INT96 timestamps have nanoseconds. Of a later row group that does not
+        fit, the rows cannot be read."""
         columns = self._file.schema_arrow
         if not self._int96 or self._file.num_row_groups == 0:
             return columns
         try:
             return self._int96.exact(self._file.read_row_group(0), 0).schema
         except self._unreadable:
-            return columns  # it costs itself when it is read
+            return columns  # this row group is reported when it is read
 
     def _starts(self) -> list[int]:
-        """First row of each row group, and the count of all rows."""
+        """Return the first row of each row group, followed by the number of all rows."""
         starts = [0]
         for group in range(self._file.num_row_groups):
             starts.append(starts[-1] + self._file.metadata.row_group(group).num_rows)
@@ -64,7 +66,7 @@ class ParquetReader(GroupedReader):
         if self._read is None or self._read[0] != group:
             table = self._file.read_row_group(group)
             if self._int96:
-                # Refused where it would lose something: Arrow's casts are safe.
+                # Arrow's casts are safe: one that would lose something raises an error.
                 table = self._int96.exact(table, group).cast(self._columns)
             self._read = (group, table)
         skip = self._position - self._groups[group]

@@ -1,7 +1,8 @@
-"""How a file of each format is read on from a position, row by row, while it may still grow.
+"""Opens a reader for a file of any format. It reads rows from a position on, while the file may
+grow.
 
-A reader never passes over what it did not understand in silence: each piece of the file becomes a
-row with a value, a row with a reason, or stays unread.
+A reader never skips a piece of a file silently. Each piece becomes a row with a value, becomes a
+row with a reason, or stays unread.
 """
 
 import zlib
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 20
 HEAD_BYTES = 1 << 12
-"""Looked at to tell UTF-16."""
+"""Bytes at the beginning of a file that are checked for UTF-16."""
 
 
 def open_reader(
@@ -43,11 +44,12 @@ def open_reader(
     compression: str | None,
     options: ReadOptions,
 ) -> Reader:
-    """A reader of `format` (one of `source_config.FORMATS`) that goes on at a source offset.
+    """Return a reader of `format` (one of `source_config.FORMATS`) that continues at a source
+    offset.
 
     Raises:
-        FileFault: the file was truncated or replaced since the offset was taken, or is corrupt.
-        NotReady: it is not complete enough to be opened.
+        FileFault: the file was truncated or replaced since the offset was made, or is corrupt.
+        NotReady: the file is not complete enough to be opened.
     """
     if format in ("parquet", "arrow", "orc", "avro"):
         return _declared(_typed_reader(format, path, offset), options.column_types, options)
@@ -62,7 +64,7 @@ def open_reader(
 
 
 def _typed_reader(format: str, path: FilePath, offset: Mapping[str, Any] | None) -> Reader:
-    """A reader of a file that has types itself."""
+    """Return the reader of a file whose format has types."""
     if format == "parquet":
         from headgate_connectors.formats.parquet_file import ParquetReader
 
@@ -78,7 +80,8 @@ def _typed_reader(format: str, path: FilePath, offset: Mapping[str, Any] | None)
 
 
 def _declared(reader: Reader, kinds: Mapping[str, str], options: ReadOptions) -> Reader:
-    """The reader with the columns that are declared. Raises FileFault."""
+    """Return the reader, wrapped so that rows have the declared columns. Raises FileFault if the
+    file's columns do not fit."""
     if not kinds:
         return reader
     try:
@@ -94,11 +97,12 @@ def _declared(reader: Reader, kinds: Mapping[str, str], options: ReadOptions) ->
 
 
 def _refuse_wide(head: bytes) -> None:
-    """A file of UTF-16 or UTF-32, which other encodings would make nonsense of without an error.
+    """Refuse a file in UTF-16 or UTF-32, which other encodings would decode to nonsense without an
+    error.
 
     Raises:
-        FileFault: it begins with their byte order mark, or as characters of ASCII do in them; or
-            all its line ends have two bytes.
+        FileFault: the file begins with their byte order mark, or like ASCII characters in them, or
+            all of its line ends have two bytes.
     """
     marked = head.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"))
     zeros = "".join(["0" if byte == 0 else "x" for byte in head[:4]])
@@ -107,7 +111,8 @@ def _refuse_wide(head: bytes) -> None:
 
 
 def _has_wide_ends(head: bytes) -> bool:
-    """Whether each newline is one of UTF-16: of other characters than ASCII nothing else tells."""
+    """Return whether each newline is one of UTF-16. If the text is not ASCII, only that shows
+    it."""
     ends = head.count(b"\n")
     pairs = [head[at : at + 2] for at in range(0, len(head), 2)]
     return ends > 0 and ends in (pairs.count(b"\n\0"), pairs.count(b"\0\n"))
@@ -117,7 +122,7 @@ def _reader(format: str, opened: Input, options: ReadOptions) -> Reader:
     if format in ("csv", "tsv"):
         tab = format == "tsv" and options.delimiter == ","
         reader = CsvReader(opened, replace(options, delimiter="\t") if tab else options)
-        # Without rows yet it has no columns.
+        # A file without rows has no columns yet.
         widens = options.widens and reader.schema is not None
         return _declared(reader, options.types if widens else {}, options)
     if format == "json":
@@ -129,8 +134,11 @@ def _reader(format: str, opened: Input, options: ReadOptions) -> Reader:
 
 
 class LineReader:
-    """Lines of text, ended by LF or CRLF. As JSON Lines, blank ones are no rows and each must be
-    one JSON value (unless the check is off)."""
+    """Reads lines of text that end with LF or CRLF.
+
+    For JSON Lines, blank lines are not rows, and each other line must be one JSON value unless
+    ``json.check`` is off.
+    """
 
     def __init__(self, opened: Input, options: ReadOptions, *, jsonl: bool) -> None:
         self._check = options.check_json and jsonl
@@ -138,12 +146,12 @@ class LineReader:
         self._encoding = options.encoding
         self._input, self._file = opened, opened.file
         self._position, self._prefix = opened.position, opened.prefix
-        self._data = b""  # read, not yet rows; starts at the position
+        self._data = b""  # bytes not yet made into rows, starting at the position
         self._open_line = self._ends_open()
         self._typed = JsonRows(options.json_types) if jsonl and options.json_types else None
         self._batches = self._made_batches()
         self._row_bytes = 100.0
-        """Bytes of a row, about."""
+        """Approximate bytes of a row."""
 
     @property
     def marks(self) -> Marks:
@@ -158,14 +166,14 @@ class LineReader:
             self._take(lines, rows)
             self._data = rest
             if len(lines) == room:
-                continue  # full, or some were blank and `rest` has more
+                continue  # `rows` is full, or some lines were blank and `rest` has more
             try:
                 chunk = self._file.read(CHUNK_BYTES)
             except FileFault:
                 if not rows:
                     raise
                 self._data = rest
-                break  # the next call meets it again
+                break  # the next call raises the fault again
             self._data = rest + chunk if chunk else rest
             if not chunk:
                 if not rows:
@@ -186,7 +194,7 @@ class LineReader:
                 parts.append(chunk)
                 have += len(chunk)
         except FileFault:
-            return None  # `read` meets it behind the rows before it
+            return None  # `read` raises the fault after the rows before it
         finally:
             self._data = b"".join(parts)
         data = self._data[: self._data.rfind(b"\n", 0, size) + 1]
@@ -204,7 +212,7 @@ class LineReader:
         return RowBatch(values, block.numbers(), {})
 
     def _made_batches(self) -> "JsonBatches | None":
-        """None: rows of this file are no batches."""
+        """Return the maker of batches. None: this file is not read in batches."""
         if self._typed is None or self._encoding != "utf-8":
             return None
         try:
@@ -265,8 +273,11 @@ class LineReader:
             self._prefix = zlib.crc32(data, self._prefix)
 
     def _take_last(self, line: bytes, rows: list[Row]) -> None:
-        """The end of the file, without a newline, which has been still. What is no value is most
-        likely half written, and stays unread until the file changes."""
+        """Take the last line, which has no newline, of a file that did not change for a while.
+
+        If it is not a value, it is most likely half written. Then it stays unread until the file
+        changes.
+        """
         start = self._position
         end = start + len(line)
         text = (line[3:] if start == 0 and line.startswith(BOM) else line).removesuffix(b"\r")
@@ -296,7 +307,8 @@ class LineReader:
         self._open_line = True
 
     def _ends_open(self) -> bool:
-        """Whether the last row was a line without its newline, which may have come since."""
+        """Return whether the last row was a line without its newline, which may have been written
+        since."""
         if self._position == 0:
             return False
         self._file.seek(self._position - 1)

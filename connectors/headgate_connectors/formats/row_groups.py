@@ -1,9 +1,8 @@
-"""Rows of a file whose rows come in groups, with a footer behind them, as values of its schema.
-Needs pyarrow (the extra `connectors`).
+"""The common base of readers for files with groups of rows and a footer at their end.
 
-The schema is made once for a file, by `headgate_arrow.arrow_types`: nothing of a type is lost.
-A row that has no form in Python (a date beyond year 9999, text that is not UTF-8) costs itself
-alone.
+The schema is made once for a file, by `headgate_arrow.arrow_types`, and loses nothing of a type. A
+row that has no form in Python (a date beyond year 9999, text that is not UTF-8) is bad by itself.
+Needs pyarrow (the extra `connectors`).
 """
 
 import zlib
@@ -19,19 +18,20 @@ from headgate_connectors.files.reader import FileFault, NotReady, ReplacedError,
 
 BATCH_BYTES = 16 * 1024 * 1024
 ROWS_AT_ONCE = 2_000
-"""Rows that are made into records where one of them is bad."""
+"""Maximum rows that are made into records one by one if one of them is bad."""
 
 
 class GroupedReader(ABC):
-    """Positions are rows. A file without its footer is still being written."""
+    """Reads a file with groups of rows. Positions count rows. A file without its footer counts as
+    still being written."""
 
     KIND: ClassVar[str]
-    """What such files are called."""
+    """Name of the format in messages."""
     ARTICLE: ClassVar[str] = "an"
     BEGIN: ClassVar[bytes]
-    """How they begin."""
+    """Bytes with which such a file begins."""
     END: ClassVar[bytes]
-    """How their footer ends, but for `END_SKIP` bytes behind it."""
+    """Bytes with which the footer ends, not counting `END_SKIP` bytes after it."""
     END_SKIP: ClassVar[int] = 0
 
     _file: Any
@@ -41,9 +41,9 @@ class GroupedReader(ABC):
         self._position = position = position_of(offset)
         self._arrow = pyarrow()
         self._unreadable = (self._arrow.ArrowException, OSError, ValueError, TypeError)
-        """What reading a group raises where it is corrupt, or cannot be read exactly."""
+        """Errors raised by reading a group that is corrupt or cannot be read exactly."""
         self._batch_columns: Any = None
-        """Columns of batches; None: rows of this file are no batches."""
+        """Columns of batches. None: this file is not read in batches."""
         self.marks, self._content = _identity(path, offset)
         try:
             self._count = count = self._open(path)
@@ -60,24 +60,25 @@ class GroupedReader(ABC):
 
     @abstractmethod
     def _open(self, path: FilePath) -> int:
-        """Open the file and learn its schema. Returns how many rows it has.
+        """Open the file and read its schema. Returns the number of rows.
 
         Raises:
-            FileFault: a column has no form here.
+            FileFault: a column has a type that cannot be read.
         """
 
     @abstractmethod
     def _next_part(self, limit: int) -> Any:
-        """Up to `limit` rows of one group from the position on, a table of Arrow. Raises what is
-        in `_unreadable`."""
+        """Return, as an Arrow table, up to `limit` rows of one group from the position on. Raises
+        the errors in `_unreadable`."""
 
     @abstractmethod
     def _end_of_group(self) -> int | None:
-        """Where the group at the position ends; None: that is not known without reading it."""
+        """Return the position at which the present group ends. None: it is not known without
+        reading the group."""
 
     @abstractmethod
     def _forget_group(self) -> None:
-        """It could not be read."""
+        """Drop what is kept of the present group, which could not be read."""
 
     def close(self) -> None:
         self._file.close()
@@ -98,7 +99,7 @@ class GroupedReader(ABC):
                     self._forget_group()
                     continue
                 if rows:
-                    break  # the next call meets it again
+                    break  # the next call raises the error again
                 raise FileFault(f"rows from {start} on cannot be read: {error}") from error
             rows += self._rows(part, start)
             self._position += part.num_rows
@@ -112,7 +113,7 @@ class GroupedReader(ABC):
             part = self._next_part(limit)
         except self._unreadable:
             self._forget_group()
-            return None  # `read` tells why
+            return None  # `read` reports why
         while self._fault(part) is not None:
             if part.num_rows <= ROWS_AT_ONCE:
                 return None
@@ -140,10 +141,11 @@ class GroupedReader(ABC):
         return False
 
     def _learn_schema(self, columns: Any, fault: Callable[[Any], str | None] | None = None) -> None:
-        """
+        """Prepare the conversion of rows with these columns.
+
         Args:
-            columns: as they are read.
-            fault: what else may be wrong with rows of them.
+            columns: pyarrow.Schema with which rows are read.
+            fault: returns what else is wrong with the rows of a table, or None.
         """
         from headgate_arrow import arrow_types, compact, rows, values
 
@@ -175,7 +177,7 @@ class GroupedReader(ABC):
         ]
 
     def _row(self, part: Any, row: int) -> Row:
-        """One row, or why it is none: its first column that has no form in Python."""
+        """Return one row. If a column has no form in Python, the row has that as its reason."""
         reason = self._fault(part)
         value = self._types.rows_of(part, self._carriers)[0] if reason is None else None
         return Row(row, row + 1, value, reason, self._crc, self._content)
@@ -200,8 +202,8 @@ class GroupedReader(ABC):
 
 
 def pyarrow() -> Any:
-    """Raises MissingExtraError, and not FileFault: it is no fault of the file, so a tolerance of
-    errors must not pass over its rows."""
+    """Return the module pyarrow. Raises MissingExtraError if it is not installed. That is not a
+    FileFault, so that ``errors.tolerance`` does not skip the file's rows."""
     try:
         import pyarrow
     except ModuleNotFoundError as error:
@@ -210,8 +212,11 @@ def pyarrow() -> Any:
 
 
 def _identity(path: FilePath, offset: Mapping[str, Any] | None) -> tuple[Marks, int | None]:
-    """Marks of the file and the CRC-32 of all its bytes, which is read again where the file may
-    have changed: footers of equal length with equal ends are common."""
+    """Return the marks of the file and the CRC-32 of all of its bytes.
+
+    The CRC-32 is computed again if the file may have changed. A comparison of footers would not do,
+    since footers of equal length with equal ends are common.
+    """
     stat = path.stat()
     marks = {"stat": stat_text(stat)}
     known = None if offset is None else offset.get("prefix")

@@ -4,8 +4,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text has a form in UTF-8: halves of surrogate pairs have none. Python reads other
-    bytes in the name of a file as such."""
+    """Return whether a text can be encoded as UTF-8, which halves of surrogate pairs cannot. Python
+    reads bytes of a file name that are not UTF-8 as such halves."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -14,7 +14,7 @@ def is_utf8(text: str) -> bool:
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """Raises ValueError: there is no such time zone."""
+    """Return the time zone with a name. Raises ValueError if there is none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

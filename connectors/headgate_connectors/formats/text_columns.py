@@ -1,7 +1,7 @@
-"""Columns of texts as columns of Arrow, with the values that the parsers of `csv_types` give.
+"""Converts columns of texts to Arrow columns, with the values that the parsers of `csv_types` give.
 
-Arrow casts a column if a pattern shows that it reads each text exactly as the parser does. All
-other columns go through the parser, one text at a time.
+Arrow casts a whole column if a pattern shows that it reads each text exactly as the parser does.
+All other columns go through the parser, one text at a time.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _DAYS: Final = (-719_162, 2_932_896)
 
 
 class BadRowError(Exception):
-    """The text in this row is no value."""
+    """The text in a row, counted from 0, is not a value of the column's type."""
 
     def __init__(self, row: int) -> None:
         super().__init__(row)
@@ -33,18 +33,19 @@ class BadRowError(Exception):
 
 
 class _SlowError(Exception):
-    """Arrow may read a text in another way than the parser."""
+    """Arrow may read a text differently from the parser, so the parser must be used."""
 
 
 class TextColumn:
-    """How texts of one column become values.
+    """Converts the texts of one column to values.
 
     Args:
-        kind: as `csv_types.column` takes it.
-        parse: its parser.
-        null: the text that is null; None: none is.
-        zone: of times without one.
-        as_written: whether the parser is one of `csv_inference.as_written`.
+        kind: name of the type, as `csv_types.column` takes it.
+        parse: parser of the type.
+        null: text that means null. None: no text does.
+        zone: time zone of timestamps without one.
+        target: Arrow type of the values.
+        as_written: whether the parser comes from `csv_inference.as_written`.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class TextColumn:
         self._pattern = quick_pattern(kind) if self._exact else None
 
     def values(self, texts: Any) -> Any:
-        """The array of the texts' values. Raises `BadRowError`."""
+        """Return the array of the texts' values. Raises `BadRowError` for a text that has none."""
         if self._null is not None:
             nulls = pc.equal(texts, self._null)
             if pc.any(nulls).as_py():
@@ -88,7 +89,8 @@ class TextColumn:
 
 
 def _quick(kind: str, zone: ZoneInfo | None) -> Callable[[Any, Any], Any]:
-    """Raises `_SlowError` and Arrow's exceptions."""
+    """Return a function that casts an array of texts to the type `kind`. It raises `_SlowError` or
+    an Arrow exception if the parser must be used."""
     if kind.startswith("int"):
         return _integers
     if kind.startswith("decimal"):
@@ -122,7 +124,7 @@ def _integers(texts: Any, target: Any) -> Any:
 
 
 def _decimals(texts: Any, target: Any) -> Any:
-    # Of more digits after the point than it can hold Arrow cuts some without a word.
+    # If a text has more digits after the point than the type holds, Arrow drops them silently.
     _need(texts, rf"\A[+-]?[0-9]+(?:\.[0-9]{{1,{max(target.scale, 1)}}})?\z")
     return texts.cast(target)
 
@@ -143,7 +145,7 @@ def _floats(texts: Any, _target: Any) -> Any:
 
 
 def _need_exponents(texts: Any, found: Any) -> None:
-    """Nothing became infinite, nor 0 that is not."""
+    """Raise `_SlowError` if a finite number became infinite, or one that is not 0 became 0."""
     zeros = pc.equal(found, 0.0)
     if pc.any(pc.is_inf(found)).as_py():
         raise _SlowError
@@ -181,6 +183,6 @@ def _timestamps(texts: Any, target: Any) -> Any:
 
 def _utc(texts: Any, target: Any) -> Any:
     if pc.any(pc.match_substring_regex(texts, r"(?:Z|[+-][0-9]{2}:?[0-9]{2})\z")).as_py():
-        return _timestamps(texts, target)  # where all have their zone
+        return _timestamps(texts, target)  # which requires that all have a zone
     _need(texts, rf"{_MOMENT}\z")
     return _timestamps(pc.binary_join_element_wise(texts, "Z", ""), target)

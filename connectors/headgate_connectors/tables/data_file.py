@@ -51,8 +51,8 @@ class Ids:
     by_name: Mapping[str, int]
     """Ids of columns by name, for files without ids."""
     needed: frozenset[int] = frozenset()
-    """Ids of columns that the file must have. Otherwise only the name of its partition would have
-    their values, which is not read."""
+    """Ids of columns that the file must have. If it lacks one, only its partition had the values,
+    and those are not read."""
 
 
 @dataclass(frozen=True, slots=True)
