@@ -1,5 +1,5 @@
 #!/bin/sh
-# Says what the machine lacks, and the package that brings it. Used by `make setup`.
+# Checks that Python and Java are there, and says which package to install. Used by `make setup`.
 python="${PYTHON:-python3}"
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then

@@ -1,11 +1,11 @@
-"""Check the files of ``proto/`` with buf: ``python tools/check_proto.py``, as `make lint` does.
+"""Checks the files of ``proto/`` with buf. `make lint` runs ``python tools/check_proto.py``.
 
-- ``buf lint``: names, packages and comments are as clients of other languages expect.
-- ``buf breaking``: whatever ``proto/released.yaml`` describes is still so. A client that was made
-  of older files must go on working.
-- ``proto/released.yaml`` describes all there is. ``--write``, as `make proto` has it, writes it
-  anew, unless a rule is broken. So it only grows. To take back what no release had yet, take the
-  file from the main branch first.
+- ``buf lint``: names, packages and comments are as clients in other languages expect.
+- ``buf breaking``: nothing that ``proto/released.yaml`` describes has changed. So a client that was
+  generated from older files still works.
+- ``proto/released.yaml`` describes all present definitions. With ``--write`` (`make proto`) it is
+  written again, unless a rule is broken. So it only grows. To remove something that no release had
+  yet, restore the file from the main branch first.
 """
 
 import subprocess
@@ -22,7 +22,7 @@ BUF = Path(sys.executable).with_name("buf")
 
 
 def faults(folder: Path = PROTO) -> list[str]:
-    """What breaks a rule, one line each: the place, and what was expected."""
+    """Return the broken rules, one line each, with the place and what was expected."""
     found = _buf("lint", folder)
     released = folder / RELEASED
     if released.exists():
@@ -31,7 +31,7 @@ def faults(folder: Path = PROTO) -> list[str]:
 
 
 def is_current(folder: Path = PROTO) -> bool:
-    """Whether the baseline in `folder` describes its files as they are."""
+    """Return whether ``released.yaml`` in `folder` describes the present files there."""
     if not (folder / RELEASED).exists():
         return False
     with tempfile.TemporaryDirectory() as temporary:
@@ -61,7 +61,7 @@ def _buf(command: str, *arguments: Path | str) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 1 if a rule is broken."""
+    """Check the files. Returns the exit code: 1 if a rule is broken."""
     wrong = faults()
     if not wrong and not is_current():
         if "--write" in arguments:

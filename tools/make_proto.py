@@ -1,9 +1,10 @@
-"""Write the Python of ``proto/`` into ``adapters/grpc/headgate_grpc``: ``python
-tools/make_proto.py``.
+"""Writes the generated Python code of ``proto/`` into ``adapters/grpc/headgate_grpc``.
+
+Run it by ``python tools/make_proto.py``.
 
 The protobuf package is ``headgate.v1``. Its Python is ``headgate_grpc.v1``, because the Python
-package ``headgate`` is the core. So the imports in generated code are rewritten, at the
-beginning of a line only: the same letters occur within serialized descriptors.
+package ``headgate`` is the core. So the imports in generated code are rewritten. Only the beginning
+of a line is, because the same letters occur within serialized descriptors.
 """
 
 import re
@@ -20,7 +21,7 @@ _FROM = re.compile(r"^from headgate\.", re.MULTILINE)
 
 
 def generated() -> Iterator[tuple[Path, str]]:
-    """Paths below `PACKAGE`, and the text of each file."""
+    """Yield the path, relative to `PACKAGE`, and the text of each generated file."""
     with tempfile.TemporaryDirectory() as folder:
         bin_folder = Path(sys.executable).parent
         command = [
@@ -39,7 +40,7 @@ def generated() -> Iterator[tuple[Path, str]]:
 
 
 def _is_empty(path: Path) -> bool:
-    """No service: `connector.proto` has messages only."""
+    """Return whether a file has no service. `connector.proto` has messages only."""
     source = path.with_name(path.name.partition("_pb2_grpc")[0] + "_pb2_grpc.py")
     return "class " not in source.read_text()
 

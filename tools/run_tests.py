@@ -23,33 +23,37 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ".logs"
 SECONDS = Path("tests", "file_seconds.txt")
-"""How long the tests of a file took: tests/conftest.py begins with the longest."""
+"""Seconds that the tests of each file took. tests/conftest.py begins with the longest."""
 PROCESSES = "3"
-"""For two cores: tests wait for processes, sessions and brokers a third of their time."""
+"""Default number of processes, for two cores. Tests spend a third of their time waiting for
+processes, sessions and brokers."""
 SECOND_TIMES = 3
-"""More tests than these may not pass only the second time."""
+"""Maximum number of tests that may pass only the second time."""
 TRIED_AGAIN = 10
-"""When more tests fail, something is broken, and none is run again."""
+"""Maximum number of failed tests that are run again. If more fail, something is broken."""
 SLOWEST = 10
 SHOWN = 40
-"""Most names of what is beside a path that is not there."""
+"""Maximum number of names that are listed beside a missing path."""
 PASSED, FAILED, NO_TESTS = 0, 1, 5
 """Exit codes of pytest."""
 
 
 @dataclass(frozen=True)
 class Layer:
+    """A set of tests that pytest runs together."""
+
     name: str
     title: str
     marks: str
     folder: str = "tests"
     hash_seed: str | None = None
     spread: bool = True
-    """Over several processes."""
+    """Whether the tests are spread over several processes."""
     again: bool = False
     """Whether a test that fails is run once more."""
     within: str = ""
-    """Files without this text have none of its tests: to collect all takes half a minute."""
+    """Only files with this text have tests of the layer. To collect all files takes half a
+    minute."""
 
 
 LAYERS = (
@@ -82,8 +86,8 @@ class Run:
     """One run of all layers.
 
     Args:
-        everything: exhaustive tests too, and long random histories.
-        chosen: paths of tests, or what `pytest -k` takes; empty for all tests.
+        everything: also run exhaustive tests and long random histories.
+        chosen: paths of tests, or an expression for `pytest -k`. Empty: all tests.
     """
 
     def __init__(self, root: Path, everything: bool, chosen: str) -> None:
@@ -100,7 +104,7 @@ class Run:
         self._selected = False
 
     def run(self) -> int:
-        """The exit code: 0 when all is green."""
+        """Run all layers. Returns the exit code: 0 if all are green."""
         began = time.monotonic()
         if missing := self._missing():
             self._say(f"FILTER={self._chosen}: there is no {missing}; nothing was run")
@@ -129,8 +133,11 @@ class Run:
         return 0 if green else 1
 
     def _missing(self) -> str:
-        """The first path among what was chosen that is not there, and what is beside it. A path
-        begins with a folder of the root: `config-log/target-state` is a name of a scenario."""
+        """Return the first chosen path that does not exist, and the names beside it.
+
+        Only a word that begins with a folder of the root is a path. `config-log/target-state`, for
+        example, is the name of a scenario.
+        """
         for word in shlex.split(self._chosen):
             place = self._root / word.partition("::")[0]
             first, slash, _ = word.partition("/")
@@ -178,7 +185,8 @@ class Run:
         return code == PASSED and not twice
 
     def _places(self, layer: Layer) -> list[str]:
-        """What pytest is given to select this layer's tests; empty when there can be none."""
+        """Return the arguments with which pytest selects this layer's tests. Empty: there are
+        none."""
         words = shlex.split(self._chosen)
         if not words:
             return self._files(layer) if layer.within else [layer.folder]
@@ -200,7 +208,8 @@ class Run:
         return self._follow([*command, *given], self._environment(layer))
 
     def _environment(self, layer: Layer) -> dict[str, str]:
-        """HEADGATE_SEED is for one test: all would try that seed alone, with little tried."""
+        """Return the environment of pytest. HEADGATE_SEED is left out, since it is meant for one
+        test: with it, all random tests would try only that seed."""
         found = {
             name: text
             for name, text in os.environ.items()
@@ -213,8 +222,8 @@ class Run:
         return found
 
     def _follow(self, command: Sequence[str], environment: dict[str, str]) -> int:
-        """Prints what the command writes to the log. A pipe would stay open as long as any process
-        of a test lives."""
+        """Run a command, and print what it writes to the log. A pipe is not used, since it would
+        stay open as long as any process of a test lives."""
         text = codecs.getincrementaldecoder("utf-8")("replace")
         with self._log.open("ab") as log, self._log.open("rb") as reader:
             reader.seek(0, os.SEEK_END)
@@ -229,7 +238,7 @@ class Run:
                 except subprocess.TimeoutExpired:
                     pass
                 except KeyboardInterrupt:
-                    process.wait()  # the same Ctrl-C has reached it
+                    process.wait()  # the command got the same Ctrl-C
                     raise
                 sys.stdout.write(text.decode(reader.read()))
                 sys.stdout.flush()
@@ -247,13 +256,13 @@ class Run:
 
 
 def last_failed(cache: Path) -> list[str]:
-    """Names of tests that failed and have not passed since, as pytest's cache has them."""
+    """Return the names of tests, from pytest's cache, that failed and have not passed since."""
     file = cache / "v" / "cache" / "lastfailed"
     return sorted(json.loads(file.read_text())) if file.exists() else []
 
 
 def seconds_of_tests(logs: Path) -> dict[str, float]:
-    """How long each test took, its set-up and the end of that included."""
+    """Return the seconds that each test took, including its set-up and tear-down."""
     found: dict[str, float] = {}
     for file in sorted(logs.glob("*.xml")):
         for case in ElementTree.parse(file).iter("testcase"):
@@ -270,7 +279,7 @@ def longest_first(seconds: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def write_file_seconds(root: Path) -> None:
-    """Makes the table of the last run, for the order of the next ones."""
+    """Write the seconds of each file in the last run, by which the next runs order the files."""
     files: dict[str, float] = {}
     for name, seconds in seconds_of_tests(root / LOGS).items():
         file = name.partition("::")[0]

@@ -1,1 +1,1 @@
-"""Apache Kafka on this machine: one broker, Java Connect workers; for trying and tests."""
+"""Apache Kafka on this machine, for tests and trials: brokers and Java Connect workers."""

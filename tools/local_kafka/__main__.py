@@ -22,7 +22,7 @@ GROUP = "connect-cluster"
 
 
 class RunningError(Exception):
-    """Another one of us has the folder; the text is what it left there."""
+    """Another process runs a broker in the folder. The text is the broker's address."""
 
 
 def main(arguments: list[str]) -> int:
@@ -66,7 +66,7 @@ def _serve(place: Path, port: int) -> int:
 
 
 def _worker_file(broker: Broker, place: Path) -> Path:
-    """Settings of a Connect worker, Headgate's or Java's, on `broker`."""
+    """Write a properties file for a Connect worker, Headgate's or Java's, on `broker`."""
     file = place / "connect-distributed.properties"
     url = f"http://127.0.0.1:{WORKER_PORT}"
     settings = {"bootstrap.servers": broker.address, "group.id": GROUP, **defaults(GROUP, url)}
@@ -95,7 +95,11 @@ kafka: Ctrl-C stops it"""
 
 @contextlib.contextmanager
 def _only_one(place: Path, address: str) -> Iterator[None]:
-    """Hold the folder; the system lets go of it when the process ends, however it does."""
+    """Hold a lock on the folder. The system releases it when the process ends in any way.
+
+    Raises:
+        RunningError: another process holds the lock.
+    """
     place.mkdir(parents=True, exist_ok=True)
     with (place / "running").open("a+") as file:
         try:

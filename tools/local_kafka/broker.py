@@ -1,4 +1,4 @@
-"""Kafka brokers (KRaft) on this machine alone, each its own controller unless it is to have one."""
+"""Kafka brokers (KRaft) on this machine. A broker is its own controller, unless told otherwise."""
 
 import base64
 import time
@@ -15,7 +15,7 @@ from local_kafka.jvm import QUICK, START_TIMEOUT_S, Jvm, JvmError, OnJvm, free_p
 HEAP_MB = 512
 CONTROLLER_HEAP_MB = 128
 SESSION_S = 3.0
-"""A controller that hears nothing from a broker for so long takes it out."""
+"""Seconds without a heartbeat of a broker after which the controller fences it."""
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 SINGLE_NODE = {
     "offsets.topic.replication.factor": "1",
@@ -26,50 +26,54 @@ SINGLE_NODE = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    # Nobody else is coming: the first member of a group need not wait for a second.
+    # The first member of a group need not wait for a second one.
     "group.initial.rebalance.delay.ms": "0",
-    # A broker that was killed may register again when the session of the dead one has ended.
+    # A broker that was killed may register again once its old session has ended.
     "broker.session.timeout.ms": str(int(SESSION_S * 1000)),
     "broker.heartbeat.interval.ms": "500",
     "num.network.threads": "2",
     "num.io.threads": "4",
     "log.cleaner.dedupe.buffer.size": "16777216",
 }
-"""Where it differs from Kafka's defaults: what one node cannot do, and what a small heap asks."""
+"""Settings that differ from Kafka's defaults, for a single node and a small heap."""
 
 
 def version() -> str:
-    """Version of Kafka that is pinned."""
+    """Return the pinned version of Kafka."""
     return next(jar.version for jar in pinned(KAFKA) if jar.artifact == "kafka-clients")
 
 
 class Broker(OnJvm):
     """A broker that can be stopped, killed and started again on the same ports and data.
 
-    `address` is a listener without any login, for who may do all. With `users` there is another,
-    `sasl_address`, for those (PLAIN and the mechanisms of `SCRAM`), and ACLs are on: a user may do
-    what an ACL allows, and nothing before. With `tls` there is `tls_address`, which also asks for
-    a login if there are users, and `mutual_tls_address`, which asks for a certificate instead that
-    `authority` has signed, and takes its subject for the user; clients trust `ca_file`.
+    It has these listeners:
+    - `address` asks for no login, and its clients may do everything.
+    - `sasl_address`, with `users`, asks for their login (PLAIN and the mechanisms of `SCRAM`). With
+      users, ACLs are on: a user may do only what an ACL allows.
+    - `tls_address`, with `tls`, uses TLS. With users it also asks for a login.
+    - `mutual_tls_address`, with `tls`, asks for a client certificate that `authority` has signed.
+      The certificate's subject is the user. Clients trust `ca_file`.
 
-    A broker that is killed with its controller in it can leave a transaction without an end, which
-    readers wait at for good: started again it finds the end decided, and while the controller has
-    it for gone, its registration being the dead one's, the transaction's partitions seem deleted
-    and are passed over (KAFKA-20734). Where that must not be, give it an `own_controller`: `kill`
-    leaves that alone, and `start` waits until it has taken the dead one out. The same can happen to
-    a broker that is frozen for longer than `broker.session.timeout.ms`.
+    A broker that is killed together with its controller can leave a transaction open, at which
+    readers wait forever (KAFKA-20734). After the restart, the broker finds the end of the
+    transaction decided. But the controller still has the registration of the dead broker, and takes
+    it for gone. So the transaction's partitions seem deleted, and no end is written to them.
+
+    If that must not happen, use `own_controller`. Then `kill` leaves the controller running, and
+    `start` waits until it has fenced the dead broker. The same can happen to a broker that is
+    frozen for longer than `broker.session.timeout.ms`.
 
     Args:
-        folder: for its data, settings and log; a broker that was there before goes on.
-        port: of `address`; None takes a free one.
-        settings: of the broker, over `SINGLE_NODE`.
-        users: passwords by name.
+        folder: folder for data, settings and log. Data of an earlier broker there is used.
+        port: port of `address`. None: a free one.
+        settings: broker settings, which override `SINGLE_NODE`.
+        users: passwords by user name.
         tls: whether there are listeners with TLS.
-        tls_names: of the broker in its certificate, as keytool writes them.
-        own_controller: whether the controller is another process.
-        beside: another that has an own controller and was started: this one is of its cluster.
-        node_id: in that cluster; 1 and 2 are taken.
-        heap_mb, flags: as of `Jvm`.
+        tls_names: names of the broker in its certificate, in keytool's syntax.
+        own_controller: whether the controller runs in another process.
+        beside: a started broker with `own_controller`, whose cluster this broker joins.
+        node_id: node id in that cluster, in which 1 and 2 are taken.
+        heap_mb, flags: as for `Jvm`.
     """
 
     def __init__(
@@ -114,31 +118,31 @@ class Broker(OnJvm):
 
     @property
     def address(self) -> str:
-        """For `bootstrap.servers`; security protocol PLAINTEXT."""
+        """Value of `bootstrap.servers` for the security protocol PLAINTEXT."""
         return f"127.0.0.1:{self._ports['PLAIN']}"
 
     @property
     def sasl_address(self) -> str:
-        """Security protocol SASL_PLAINTEXT."""
+        """Value of `bootstrap.servers` for the security protocol SASL_PLAINTEXT."""
         return f"127.0.0.1:{self._ports['SASL']}"
 
     @property
     def tls_address(self) -> str:
-        """Security protocol SSL, or SASL_SSL if there are users."""
+        """Value of `bootstrap.servers` for SSL, or for SASL_SSL if there are users."""
         return f"127.0.0.1:{self._ports['TLS']}"
 
     @property
     def mutual_tls_address(self) -> str:
-        """Security protocol SSL, with a certificate of the client's."""
+        """Value of `bootstrap.servers` for SSL with a client certificate."""
         return f"127.0.0.1:{self._ports['MUTUAL']}"
 
     @property
     def ca_file(self) -> Path:
-        """The certificate of the broker's authority, as PEM."""
+        """PEM file with the certificate of the broker's authority."""
         return self.authority.ca_file
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Returns when clients can connect. Raises `JvmError`."""
+        """Start the broker. Returns when clients can connect. Raises `JvmError`."""
         beside = self._beside is not None
         goes_on = beside or (self._controller is not None and self._controller.running)
         for port in (*self._ports.values(), *([] if goes_on else [self._controller_port])):
@@ -161,7 +165,7 @@ class Broker(OnJvm):
         self._killed_at = time.monotonic()
 
     def close(self) -> None:
-        """SIGKILL to all there is of it."""
+        """Kill the broker and its own controller (SIGKILL)."""
         self.kill()
         if self._controller is not None:
             self._controller.kill()
@@ -191,7 +195,7 @@ class Broker(OnJvm):
             run([*command, "--config", str(self._controller_file)])
 
     def _cluster_id(self) -> str:
-        """A new one, or that of the cluster it is to be of."""
+        """Return the id of the cluster that the broker joins, or a new one."""
         if self._beside is None:
             return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         file = self._beside._data / "meta.properties"

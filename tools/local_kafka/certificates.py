@@ -1,5 +1,7 @@
-"""Certificates for brokers and clients of tests, made by Java's own keytool: an authority, what it
-signs, and stores in each of Java's kinds and in PEM."""
+"""Certificates for brokers and clients in tests, made by Java's own keytool.
+
+There is an authority, certificates that it signs, and stores in each of Java's formats and in PEM.
+"""
 
 import secrets
 from pathlib import Path
@@ -18,11 +20,11 @@ _AUTHORITY = "authority"
 
 
 class Authority:
-    """One that signs certificates; its stores have all one password.
+    """A certificate authority. All of its stores have the same password.
 
     Args:
-        folder: for what it makes. What is there already is used.
-        name: of the authority, its CN.
+        folder: folder for its files. Files of an earlier run are used.
+        name: common name (CN) of the authority.
     """
 
     def __init__(self, folder: Path, name: str = _AUTHORITY) -> None:
@@ -32,7 +34,7 @@ class Authority:
 
     @property
     def ca_file(self) -> Path:
-        """File of the authority's own certificate, as PEM."""
+        """PEM file with the authority's own certificate."""
         return self.folder / "ca.pem"
 
     @property
@@ -44,7 +46,7 @@ class Authority:
         return self.folder / "stores.password"
 
     def make(self) -> None:
-        """Unless it was made before."""
+        """Create the authority, unless it was created before."""
         if self.ca_file.exists():
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -54,10 +56,10 @@ class Authority:
         self.ca_file.write_text(certificate)
 
     def issue(self, alias: str, *extensions: str) -> Path:
-        """A PKCS12 store with a new key, CN=`alias`, and its chain up to this authority.
+        """Create a PKCS12 store with a new key, CN=`alias`, and its chain up to this authority.
 
         Args:
-            extensions: as of keytool's -ext, such as ``SAN=ip:127.0.0.1``.
+            extensions: values of keytool's ``-ext``, such as ``SAN=ip:127.0.0.1``.
         """
         made = self.folder / f"{alias}.p12"
         options = [part for extension in extensions for part in ("-ext", extension)]
@@ -66,13 +68,15 @@ class Authority:
         return made
 
     def trust(self, store: Path, kind: str = "PKCS12") -> Path:
-        """A new trust store with this authority's certificate."""
+        """Create a trust store of format `kind` with this authority's certificate. Returns its
+        path."""
         entry = ("-noprompt", "-alias", _AUTHORITY, "-file", str(self.ca_file))
         self._keytool("-importcert", *entry, "-storetype", kind, store=store)
         return store
 
     def converted(self, store: Path, into: Path, kind: str, *options: str) -> Path:
-        """The keys of a store in another one of this kind."""
+        """Copy the keys of a store into a new store of format `kind`. Returns the new one's
+        path."""
         source = ("-srckeystore", str(store), "-srcstorepass", self.password)
         target = ("-destkeystore", str(into), "-deststorepass", self.password)
         words = ("-importkeystore", "-noprompt", *source, *target, "-deststoretype", kind)
@@ -94,7 +98,7 @@ def _run_keytool(*arguments: str) -> str:
 
 
 def as_pem(store: Path, password: str) -> tuple[str, str]:
-    """(private key, its certificates) of a PKCS12 store, read by a library that is not ours."""
+    """Return (private key, certificate chain) of a PKCS12 store as PEM, read by `cryptography`."""
     found = pkcs12.load_pkcs12(store.read_bytes(), password.encode())
     assert found.key is not None and found.cert is not None, f"{store} has no key"
     key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -1,11 +1,12 @@
-"""Jars that are pinned in requirements/, above all Apache Kafka's, in folders of the user's cache.
+"""The jars that are pinned in requirements/, such as Apache Kafka's, in folders of the user's
+cache.
 
-They are fetched by Apache Ivy, which is in the package pyspark: a machine needs nothing besides
-Python and Java, and the address of Maven Central is Ivy's to know. Where another repository is to
-be asked, its base address is in the environment, as HEADGATE_MAVEN_REPOSITORY.
+Apache Ivy fetches them. It is in the package pyspark, so a machine needs only Python and Java, and
+Ivy knows the address of Maven Central. For another repository, the environment variable
+HEADGATE_MAVEN_REPOSITORY has its base address.
 
 The folder of a list is named after the list's checksum, so that a fresh clone finds it. It is
-filled under another name and renamed when whole: whoever sees it sees all of it.
+filled under another name and renamed when it is complete. So a process never sees a part of it.
 """
 
 import contextlib
@@ -31,9 +32,9 @@ AVRO = _REQUIREMENTS / "avro-jars.txt"
 FORMATS = _REQUIREMENTS / "format-jars.txt"
 """Java's Protobuf, and a validator of JSON Schema."""
 SPARK_KAFKA = _REQUIREMENTS / "spark-kafka-jars.txt"
-"""What Spark itself reads topics with, for benches."""
+"""Jars with which Spark itself reads topics, for benches."""
 REGISTRY = _REQUIREMENTS / "registry-server.txt"
-"""A schema registry that is not ours: 142 MB, fetched by the tests that start it."""
+"""A schema registry of another project. Its 142 MB are fetched only by the tests that start it."""
 REPOSITORY = "HEADGATE_MAVEN_REPOSITORY"
 ATTEMPTS = 3
 FETCH_S = 300
@@ -41,17 +42,19 @@ _PIN = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)(?::([\w.-]+)@([\w.]+))? sha256
 
 
 class JarsError(Exception):
-    """The jars cannot be had; the message says what to do."""
+    """The jars cannot be fetched. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jar:
+    """A pinned artifact of a Maven repository."""
+
     group: str
     artifact: str
     version: str
     classifier: str | None
     ending: str | None
-    """Ending of a file that is no jar, such as ``tar.gz``; None: it is a jar."""
+    """File name extension, such as ``tar.gz``. None: the file is a jar."""
     sha256: str
 
     @property
@@ -61,7 +64,7 @@ class Jar:
 
 
 def pinned(pins: Path = KAFKA) -> list[Jar]:
-    """The jars that `pins` lists, in its order."""
+    """Return the jars that the file `pins` lists, in its order."""
     jars = []
     for number, line in enumerate(pins.read_text().splitlines(), 1):
         if line and not line.startswith("#"):
@@ -73,34 +76,34 @@ def pinned(pins: Path = KAFKA) -> list[Jar]:
 
 
 def folder(pins: Path = KAFKA) -> Path:
-    """Where the jars of `pins` are, or will be."""
+    """Return the folder of the jars of `pins`. It may not exist yet."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     key = hashlib.sha256(pins.read_bytes()).hexdigest()[:16]
     return Path(cache) / "headgate" / f"{pins.stem}-{key}"
 
 
 def class_path(pins: Path = KAFKA) -> str:
-    """For `java -cp`; fetches the jars when they are not here."""
+    """Return the class path for `java -cp`. The jars are fetched if they are missing."""
     here = ensure(pins)
     return os.pathsep.join(str(here / jar.name) for jar in pinned(pins))
 
 
 def ensure(pins: Path = KAFKA) -> Path:
-    """The folder of the jars, fetched and checked unless a fetch has put it there before."""
+    """Return the folder of the jars. If it does not exist, the jars are fetched and checked."""
     here = folder(pins)
     jars = pinned(pins)
     if here.is_dir():
         lost = [jar.name for jar in jars if not (here / jar.name).is_file()]
         if not lost:
             return here
-        # A cleaner of caches went through it.
+        # Some program that cleans caches has removed files.
         shutil.rmtree(here)
     here.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=here.parent) as scratch:
         new = Path(scratch) / "jars"
         fetch(jars, new, Path(scratch))
         check(jars, new)
-        # Where another process was faster its folder is as good as this one.
+        # If another process was faster, its folder has the same content.
         with contextlib.suppress(OSError):
             new.rename(here)
     if not here.is_dir():
@@ -109,7 +112,7 @@ def ensure(pins: Path = KAFKA) -> Path:
 
 
 def check(jars: Sequence[Jar], where: Path) -> None:
-    """Raises JarsError unless every jar is in `where` with the checksum that is pinned."""
+    """Check that every jar is in `where` with its pinned checksum. Raises JarsError."""
     for jar in jars:
         path = where / jar.name
         if not path.is_file():
@@ -123,7 +126,7 @@ def check(jars: Sequence[Jar], where: Path) -> None:
 
 
 def fetch(jars: Sequence[Jar], to: Path, scratch: Path) -> None:
-    """Bring `jars` into the folder `to`, with Ivy, whose cache and settings are in `scratch`."""
+    """Fetch `jars` into the folder `to` with Ivy, whose cache and settings are in `scratch`."""
     settings, module = scratch / "ivysettings.xml", scratch / "ivy.xml"
     settings.write_text(_settings(scratch / "ivy", os.environ.get(REPOSITORY)))
     module.write_text(_module(jars))
@@ -132,7 +135,7 @@ def fetch(jars: Sequence[Jar], to: Path, scratch: Path) -> None:
         *("-retrieve", f"{to}/[artifact]-[revision](-[classifier]).[ext]", "-warn"),
     ]
     said = ""
-    for _ in range(ATTEMPTS):  # What an attempt brought is in Ivy's cache for the next.
+    for _ in range(ATTEMPTS):  # Ivy's cache keeps what an attempt fetched for the next one.
         code, said = _run(command, scratch)
         if code == 0:
             return
@@ -147,7 +150,7 @@ def fetch(jars: Sequence[Jar], to: Path, scratch: Path) -> None:
 
 
 def _run(command: Sequence[str], where: Path) -> tuple[int, str]:
-    """Exit code and what it said."""
+    """Run a command. Returns its exit code and output."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=FETCH_S, cwd=where
@@ -158,7 +161,7 @@ def _run(command: Sequence[str], where: Path) -> tuple[int, str]:
 
 
 def java(program: str = "java") -> str:
-    """The path of a program that comes with Java: in JAVA_HOME if that is set, else on PATH."""
+    """Return the path of a program of Java, in JAVA_HOME if that is set, otherwise on PATH."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(program, path=str(Path(home) / "bin")) if home else shutil.which(program)
     if found is None:
@@ -196,7 +199,7 @@ def _settings(cache: Path, repository: str | None) -> str:
 
 
 def _module(jars: Sequence[Jar]) -> str:
-    # Ivy knows a module once, with all its files.
+    # Ivy takes a module only once, with all of its files.
     modules: dict[tuple[str, str, str], list[Jar]] = {}
     for jar in jars:
         modules.setdefault((jar.group, jar.artifact, jar.version), []).append(jar)
@@ -214,7 +217,7 @@ def _module(jars: Sequence[Jar]) -> str:
 
 
 def _archives(files: Sequence[Jar]) -> str:
-    """Which files of a module are wanted; empty: its jar."""
+    """Return the XML of a module's files. Empty text: only its jar is wanted."""
     if all(jar.ending is None for jar in files):
         return ""
     found = ""
@@ -228,7 +231,7 @@ def _archives(files: Sequence[Jar]) -> str:
 
 
 def main(lists: Sequence[Path] = (KAFKA, COMPILER, AVRO, FORMATS)) -> int:
-    """Fetch what is not here, and check what is: what was damaged in the cache is fetched anew."""
+    """Fetch the missing jars, and check the others. Damaged jars are fetched again."""
     try:
         for pins in lists:
             if not folder(pins).is_dir():

@@ -1,4 +1,4 @@
-"""Java Connect workers, distributed, of the pinned version, with the connectors of connect-file."""
+"""Distributed Java Connect workers of the pinned version, with the connectors of connect-file."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from local_kafka.jvm import QUICK, START_TIMEOUT_S, Jvm, JvmError, OnJvm, free_p
 
 HEAP_MB = 320
 REQUEST_TIMEOUT_S = 100.0
-"""Connect itself answers after 90 s that a request has timed out."""
+"""More than the 90 s after which Connect itself answers that a request has timed out."""
 SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 _MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -24,23 +24,25 @@ _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """An answer of Connect's REST API."""
+
     status: int
     body: Any
-    """The JSON of the answer; the text where it is none; None where there is nothing."""
+    """The JSON of the answer, or its text if it is not JSON. None: the answer is empty."""
 
 
 class Rest:
-    """Connect's REST API at one address, of a worker of either kind.
+    """A client of Connect's REST API at one address, of Headgate's worker or Java's.
 
-    Every method answers with what came; none raises for a status. A worker that does not answer
-    raises `httpx.TransportError`.
+    All methods return the reply, and none raises for a status. If the worker does not answer, they
+    raise `httpx.TransportError`.
     """
 
     def __init__(self, url: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self._client = httpx.Client(base_url=url, timeout=timeout_s)
 
     def call(self, method: str, path: str, body: object = None) -> Reply:
-        """`body` is sent as JSON unless it is None."""
+        """Send a request. `body` is sent as JSON unless it is None."""
         content = {} if body is None else {"json": body}
         answer = self._client.request(method, path, **content)  # type: ignore[arg-type]
         if not answer.content:
@@ -74,10 +76,11 @@ class Rest:
     def await_tasks(
         self, connector: str, states: Sequence[str], timeout_s: float = START_TIMEOUT_S
     ) -> Reply:
-        """The status, once the connector's tasks are in `states`, in the order of their numbers.
+        """Wait until the connector's tasks are in `states`, in the order of their numbers. Returns
+        the connector's status.
 
         Raises:
-            TimeoutError: with the last status.
+            TimeoutError: they are not within `timeout_s`. The message has the last status.
         """
         return self.await_reply(
             lambda: self.status(connector),
@@ -91,7 +94,8 @@ class Rest:
     def await_reply(
         self, ask: Callable[[], Reply], wanted: Callable[[Reply], bool], timeout_s: float
     ) -> Reply:
-        """Ask until the reply is `wanted`. Raises `TimeoutError` with the last one."""
+        """Repeat a request until `wanted` holds for the reply. Raises `TimeoutError` with the last
+        reply."""
         deadline = time.monotonic() + timeout_s
         while True:
             reply = ask()
@@ -120,12 +124,12 @@ class JavaWorker(OnJvm):
     """A distributed worker that can be stopped, killed, frozen and started again at the same URL.
 
     Args:
-        folder: for its settings and its log.
-        properties: of the worker, over those that `defaults` makes of `bootstrap.servers` and
-            `group.id`, which must be there.
-        file: a properties file that it is started on as it is; `properties` are what it says. None:
-            one that is made of `properties` at each start.
-        heap_mb, flags: as of `Jvm`.
+        folder: folder for its settings and its log.
+        properties: worker properties, which override those of `defaults`. `bootstrap.servers` and
+            `group.id` are required.
+        file: properties file on which the worker is started unchanged. `properties` are its
+            content. None: a file is written from `properties` at each start.
+        heap_mb, flags: as for `Jvm`.
     """
 
     def __init__(
@@ -148,23 +152,25 @@ class JavaWorker(OnJvm):
 
     @classmethod
     def on(cls, folder: Path, file: Path) -> Self:
-        """A worker on a properties file that others are started on, too, at its `listeners`."""
+        """Return a worker on an existing properties file, at the address that its `listeners`
+        has."""
         return cls(folder, javaproperties.loads(file.read_text()), file=file)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Returns when it is a member of its group and answers. Raises `JvmError`."""
+        """Start the worker. Returns when it is a member of its group and answers. Raises
+        `JvmError`."""
         self.launch(timeout_s)
         self.await_ready(timeout_s)
 
     def launch(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start it and do not wait for its group. Raises `JvmError`."""
+        """Start the worker without waiting until it is a member of its group. Raises `JvmError`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._makes_file:
             self.file.write_text(javaproperties.dumps(self.properties, timestamp=False))
         self.jvm.start(lambda: True, timeout_s)
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until its `/health` says 200. Raises `JvmError`; then it is gone."""
+        """Wait until `/health` answers 200. Raises `JvmError` after killing the worker."""
         deadline = time.monotonic() + timeout_s
         while not self._healthy():
             if not self.jvm.running or time.monotonic() > deadline:
@@ -181,7 +187,8 @@ class JavaWorker(OnJvm):
 
 
 def defaults(group: str, url: str) -> dict[str, str]:
-    """Settings of a worker on a broker of one node, whose internal topics have the group's name."""
+    """Return properties of a worker on a single-node broker. Its internal topics are named after
+    the group."""
     return {
         "key.converter": _CONVERTER,
         "value.converter": _CONVERTER,

@@ -1,4 +1,5 @@
-"""Java programs of the pinned jars: started behind a guard, stopped, killed, frozen."""
+"""Runs Java programs of the pinned jars. They are started under a guard process, and can be
+stopped, killed and frozen."""
 
 import contextlib
 import os
@@ -14,28 +15,28 @@ from headgate_spark.guard import Guarded
 from local_kafka.jars import COMPILER, class_path, java
 
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""For starts of a second or two and little memory. A benchmark leaves them out."""
+"""JVM options for a start within a second or two, and for little memory. Benches leave them out."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 TAIL_LINES = 25
 _LOGGING = Path(__file__).parent / "log4j2.xml"
 _PORTS = range(20000, 32000)
-"""Below those that systems give to outgoing connections: else a client could be given the port of
-a server that is down, and the server could not come back."""
+"""Ports for servers, below those that systems give to outgoing connections. Otherwise a client
+could get the port of a server that is down, and the server could not start again."""
 
 
 class JvmError(Exception):
-    """A Java program did not start, or ended; the text has the end of its log."""
+    """A Java program did not start, or ended. The text has the end of its log."""
 
 
 class Jvm:
-    """One Java program. It ends with this process, however this process ends. Not thread-safe.
+    """One Java program. It ends with this process, in whatever way that ends. Not thread-safe.
 
     Args:
-        folder: its working folder, with its log, ``NAME.log``; made if it is not there.
-        name: of the program, in messages.
+        folder: working folder, with the log ``NAME.log``. It is created if needed.
+        name: name of the program in messages.
         command: the main class and its arguments.
-        heap_mb: the most memory for objects.
+        heap_mb: maximum heap size in MiB.
         flags: further options of the JVM.
     """
 
@@ -67,7 +68,8 @@ class Jvm:
         return self._process is not None and self._process.poll() is None
 
     def start(self, ready: Callable[[], bool], timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start it; returns when `ready` says so. Raises `JvmError`; then nothing is left."""
+        """Start the program. Returns when `ready` returns True. Raises `JvmError` after killing the
+        program."""
         assert self._process is None, f"{self.name} was started before"
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [java(), f"-Dlog4j2.configurationFile={_LOGGING}", *self._command]
@@ -85,7 +87,7 @@ class Jvm:
             time.sleep(0.05)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ask it to end (SIGTERM) and wait; kill it if it does not."""
+        """Send SIGTERM and wait. The program is killed if it does not end in time."""
         if self._process is None:
             return
         self.thaw()
@@ -95,15 +97,16 @@ class Jvm:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone. It can be started again."""
+        """Kill the program (SIGKILL). Returns when it has ended. It can be started again."""
         process, self._process = self._process, None
         if process is not None:
             process.end()
 
     def freeze(self) -> None:
-        """SIGSTOP: it stays as it is, with its connections, and does nothing once this returns."""
+        """Freeze the program (SIGSTOP). Its connections stay open. It does nothing once this
+        returns."""
         self._signal(signal.SIGSTOP)
-        # The signal is on its way; a thread that computes may run on for a moment.
+        # Until the signal is delivered, a thread that computes may run on for a moment.
         threads = Path(f"/proc/{self.pid}/task")
         while self.running and any(_runs(thread) for thread in threads.glob("*/stat")):
             time.sleep(0.001)
@@ -112,7 +115,7 @@ class Jvm:
         self._signal(signal.SIGCONT)
 
     def tail(self) -> str:
-        """The end of its log, as a part of a message."""
+        """Return the end of the program's log, as part of a message."""
         try:
             lines = self.log_file.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]
         except OSError:
@@ -126,21 +129,21 @@ class Jvm:
 
 
 class OnJvm:
-    """A server in a Java program: what can be done to it from outside."""
+    """A server in a Java program, which can be stopped, killed and frozen."""
 
     jvm: Jvm
 
     def stop(self) -> None:
-        """SIGTERM, and wait: a worker leaves its group."""
+        """Send SIGTERM and wait. A worker then leaves its group."""
         self.jvm.stop()
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
+        """Kill the server (SIGKILL). Returns when it has ended."""
         self.jvm.kill()
 
     def freeze(self) -> None:
-        """SIGSTOP: connections stay, nothing is answered, no heartbeat is sent, and it does not
-        know it."""
+        """Freeze the server (SIGSTOP). Its connections stay open, but it answers nothing and sends
+        no heartbeat, and it does not notice that it was frozen."""
         self.jvm.freeze()
 
     def thaw(self) -> None:
@@ -148,7 +151,7 @@ class OnJvm:
 
 
 def _runs(stat: Path) -> bool:
-    """Whether a thread, by its file in ``/proc``, is neither stopped nor gone."""
+    """Return whether a thread, given by its file in ``/proc``, is neither stopped nor gone."""
     try:
         return stat.read_text().rpartition(")")[2].split()[0] not in "TtZX"
     except OSError:
@@ -156,7 +159,8 @@ def _runs(stat: Path) -> bool:
 
 
 def run(command: Sequence[str]) -> str:
-    """What a program of Java's prints, run to its end, on Kafka's jars. Raises `JvmError`."""
+    """Run a Java program on Kafka's jars to its end, and return its output. Raises `JvmError` for
+    an exit code other than 0."""
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stdout + done.stderr).strip()
@@ -165,10 +169,13 @@ def run(command: Sequence[str]) -> str:
 
 
 def compile_java(source: Path, into: Path, more: Path | None = None) -> None:
-    """Compile `source` against Kafka's jars, also where Java has no compiler. Raises `JvmError`.
+    """Compile `source` against Kafka's jars, also if the Java installation has no compiler.
 
     Args:
-        more: list of pinned jars that it needs beside Kafka's.
+        more: list of pinned jars that are needed besides Kafka's.
+
+    Raises:
+        JvmError: the source does not compile.
     """
     compiler = [java(), *QUICK, "-jar", class_path(COMPILER), "-17", "-nowarn"]
     jars = class_path() if more is None else os.pathsep.join((class_path(), class_path(more)))
@@ -184,9 +191,9 @@ def open_java(
     flags: Sequence[str] = QUICK,
     more: Path | None = None,
 ) -> "subprocess.Popen[str]":
-    """Start a class that was compiled into `classes`; the caller talks to it by stdin and stdout.
+    """Start a class that was compiled into `classes`. The caller talks to it by stdin and stdout.
 
-    It must end when its stdin does. Its stderr is the caller's.
+    The program must end when its stdin is closed. Its stderr is the caller's.
     """
     options = [f"-Xmx{heap_mb}m", *flags, f"-Dlog4j2.configurationFile={_LOGGING}"]
     environment = _environment()
@@ -203,7 +210,7 @@ def open_java(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, and that no outgoing connection is given."""
+    """Return ports that no process listens on now, and that no outgoing connection is given."""
     found: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A schema registry that is not ours: Apicurio Registry, from pinned artifacts."""
+"""A schema registry of another project, for tests: Apicurio Registry, from pinned artifacts."""
 
 import contextlib
 import os
@@ -14,18 +14,20 @@ from local_kafka.jars import REGISTRY, ensure, java, pinned
 from local_kafka.jvm import free_ports
 
 START_S: Final = 240
-"""It may take so long to start on a machine with other work."""
+"""Maximum seconds until it is ready. On a busy machine it needs long."""
 
 
 @contextlib.contextmanager
 def schema_registry(folder: Path) -> Iterator[str]:
-    """Address of its Confluent API. Its schemas are in memory.
+    """Run a registry for the duration of the context. Gives the address of its Confluent API.
+
+    The registry keeps schemas in memory.
 
     Args:
-        folder: gets its program and its log; made if it is not there.
+        folder: folder for the program and its log. It is created if needed.
 
     Raises:
-        RuntimeError: it did not start, with the end of its log.
+        RuntimeError: the registry did not start. The message has the end of its log.
     """
     folder.mkdir(exist_ok=True)
     with tarfile.open(ensure(REGISTRY) / pinned(REGISTRY)[0].name) as archive:
