@@ -1,9 +1,9 @@
-"""Prints what Headgate costs. `make bench`, or `python -m bench NAME...` for some of it.
+"""Prints what Headgate costs: `make bench`, or `python -m bench NAME...` for some of the parts.
 
-`kafka` names all whose names begin with it.
+The name `kafka` stands for all parts whose names begin with it.
 
-Absolute numbers depend on the machine and its neighbours; what is printed side by side was
-measured in one run. Nothing here is a test.
+Absolute numbers depend on the machine and its neighbours. Numbers that are printed side by side
+were measured in the same run. Nothing here is a test.
 """
 
 import importlib

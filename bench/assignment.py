@@ -1,10 +1,12 @@
-"""CPU seconds of a round of assignment: the first join, work of a lost worker placed, a join.
+"""CPU seconds of a round of assignment: the first join, the reassignment of lost work, and a join.
 
-First of the policies alone; then of all that a leader does, from the members' metadata to their
-assignments in the bytes of protocol `sessioned`, beside Java's assignor in turns. Java's is warm;
-its CPU time is that of its process, in brackets that of its thread, without what collects garbage.
-Java's round ends with a table of who owns what. Ours makes it when somebody first asks, so what
-that costs is added.
+The first lines are for the policies alone. The others are for all that a leader does, from the
+members' metadata to their assignments, both in the bytes of protocol `sessioned`. They are measured
+in turns with Java's assignor, which is warm. Java's CPU time is that of its process, and in
+brackets that of its thread, which excludes garbage collection.
+
+Java's round ends with a table of the owners of all work. Ours makes that table at the first
+question for it, so the cost of the table is added.
 """
 
 import gc
@@ -36,11 +38,12 @@ PROTOCOL = "sessioned"
 URL = "http://10.0.0.7:8083/"
 Held = dict[str, tuple[tuple[str, ...], tuple[TaskId, ...]]]
 Step = Callable[[Held, int, int], Held]
-"""One round: held by every member, generation, time; what they hold after it."""
+"""Function that runs one round. Its arguments are the work that each member holds, the generation
+and the time in milliseconds. It returns the work that each member holds afterwards."""
 
 
 def run() -> Iterator[str]:
-    """One line for each policy and size, then those beside Java's."""
+    """Yield a report line for each policy and size, then the lines beside Java's."""
     collector.settle()  # as a worker does
     for policy, name in ((kip415.assign, "kip415"), (connect.assign, "connect")):
         for workers, tasks in SIZES:
@@ -56,7 +59,7 @@ def _size(workers: int, tasks: int) -> str:
 
 
 def _told(timed: list[float]) -> str:
-    # A story has four rounds; the second only begins the delay.
+    # A story has four rounds. The second only begins the delay.
     first, _, placed, join = timed
     parts = zip(STEPS, (first, placed, join), strict=True)
     return ", ".join(f"{step} {seconds:.3f} s" for step, seconds in parts)
@@ -71,7 +74,8 @@ def _ids(workers: int) -> list[str]:
 
 
 def _story(ids: list[str], step: Step) -> None:
-    """All join, the first is lost, its work is placed, another joins."""
+    """Run four rounds: all members join, the first is lost, its work is reassigned, another
+    joins."""
     held = step(dict.fromkeys(ids, ((), ())), 1, 1_000)
     lost = {member_id: work for member_id, work in held.items() if member_id != ids[0]}
     lost = step(lost, 2, 1_000)
@@ -80,7 +84,7 @@ def _story(ids: list[str], step: Step) -> None:
 
 
 class _Policy:
-    """A policy alone."""
+    """Runs the rounds of a policy alone."""
 
     def __init__(self, policy: Policy, leader: str, connectors: dict[str, int]) -> None:
         self._policy = policy
@@ -106,7 +110,7 @@ class _Policy:
 
 
 class _Leaders:
-    """Both leaders on the same metadata: ours, then Java's."""
+    """Runs rounds of both leaders, ours and then Java's, on the same metadata."""
 
     def __init__(self, java: Any, leader: str, connectors: dict[str, int]) -> None:
         self._java = java
@@ -115,9 +119,9 @@ class _Leaders:
         self._memory: object | None = None
         self.ours: list[float] = []
         self.asking: list[float] = []
-        """The first question who owns something, after each round."""
+        """Seconds of the first question for an owner after each round."""
         self.javas: list[tuple[float, float]] = []
-        """Times of the process and of the thread, one pair for each round."""
+        """CPU seconds of the process and of the thread, one pair for each round."""
 
     def step(self, held: Held, generation: int, now_ms: int) -> Held:
         codec = CODECS[PROTOCOL]

@@ -1,4 +1,5 @@
-"""CPU of one decision of a herder that holds 100,000 tasks. Budget: typically 1 ms, at most 50."""
+"""CPU of one decision of a herder that holds 100,000 tasks. The budget is typically 1 ms, at most
+50 ms."""
 
 import gc
 import time
@@ -34,7 +35,7 @@ STAY_AWAKE_MS = 1_000_000_000
 
 
 class _Worker:
-    """A herder alone in its group, whose log never changes but by what it is given here."""
+    """A herder alone in its group. Its log changes only by the commands that are given here."""
 
     def __init__(self) -> None:
         settings = HerderSettings("bench", "bench:1", session_timeout_ms=STAY_AWAKE_MS)
@@ -46,7 +47,7 @@ class _Worker:
         self._log: tuple[ConfigEvent, ...] = _log()
 
     def give(self, command: m.Command) -> float:
-        """CPU milliseconds that the herder took, effects not performed."""
+        """Give the herder a command. Returns its CPU milliseconds, without those of the effects."""
         began = time.thread_time()
         effects = self.herder.handle(self.now_ms, command)
         took_ms = (time.thread_time() - began) * 1_000
@@ -77,8 +78,9 @@ class _Worker:
         self.assigned_ms = max(self.assigned_ms, took_ms)
 
     def start_all(self) -> tuple[float, int, float]:
-        """Milliseconds of the command that brings the assignment, how many follow until every task
-        was started, and the slowest of these."""
+        """Start all tasks. Returns the milliseconds of the command that brings the assignment, the
+        number of commands after it until every task was started, and the milliseconds of the
+        slowest of those."""
         commands, slowest_ms = 0, 0.0
         while len(self.runs) < CONNECTORS * TASKS_EACH:
             self.now_ms += 10
@@ -147,7 +149,7 @@ def _restart(number: int) -> m.Command:
 
 
 class _Records:
-    """Target states as they are read: each makes 100 tasks pause or resume."""
+    """Makes commands with a target state read from the log. Each pauses or resumes 100 tasks."""
 
     def __init__(self) -> None:
         self._offset = 1_000_000

@@ -1,8 +1,8 @@
-"""Parquet files to Parquet files by dlt: `bench.files` runs it, in an environment that has dlt.
+"""Moves Parquet files to Parquet files with dlt. `bench.files` runs it in an environment with dlt.
 
-Called with the folder that is read, the folder that is written and one for dlt's own state. The
-tables are handed over as pyarrow reads them, which is dlt's quickest way. Prints seconds and
-seconds of CPU, those of its child processes included, without the imports.
+The arguments are the folder that is read, the folder that is written and one for dlt's own state.
+dlt gets Arrow tables as pyarrow reads them, which is its quickest way. The program prints seconds
+and CPU seconds, including those of child processes, without the time for imports.
 """
 
 import sys

@@ -1,4 +1,5 @@
-"""The embedded log, bare: batches as a source task commits them, and how soon others see them."""
+"""The embedded log alone: commits of batches like those of a source task, and how soon other
+processes see them."""
 
 import contextlib
 import statistics
@@ -37,7 +38,8 @@ def run() -> list[str]:
 
 
 def records_like_files(count: int) -> list[ProducerRecord]:
-    """Lines of some 100 bytes with the key and headers that DirectorySource gives them."""
+    """Return records with lines of some 100 bytes, and the key and headers that DirectorySource
+    sets."""
     key = b"2026/11/events.jsonl"
     value = b'{"user": 1234567, "action": "click", "page": "/a/b/c", "at": 1795220025955, "n": %d}'
     return [
@@ -113,7 +115,8 @@ def _follows(transport: EmbeddedTransport) -> Iterator[str]:
 
 
 def _delay(act: Callable[[], None], look: Callable[[], bool]) -> str:
-    """From the return of `act` in another thread to the first look that finds something."""
+    """Return, as text, the delay from the return of `act` in another thread to the first `look`
+    that finds something."""
     acted: list[float] = []
     go, over = threading.Semaphore(0), threading.Event()
 

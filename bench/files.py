@@ -1,13 +1,15 @@
 """From files to the embedded log and on to Parquet files, without Spark: rows per second.
 
-The same rows go by straight pyarrow (read a part, write it, one process), by plain PySpark
-(read and write Parquet, in a session that runs already), by dlt (in an environment of its own, see
-`bench.dlt_files`), and by `headgate up` with DirectorySource
-and DirectorySink: as batches of Arrow rows, and row by row, where a header converter needs records.
+The same rows are moved in these ways:
+- pyarrow alone: one process reads a part and writes it.
+- Plain PySpark: a running session reads and writes Parquet.
+- dlt: in an environment of its own, see `bench.dlt_files`.
+- `headgate up` with DirectorySource and DirectorySink: as batches of Arrow rows, and row by row,
+  which a header converter requires.
 
-``running`` is from the moment files appear in the directory of a pipeline that runs, until the sink
-has committed the last row. ``whole`` is a run with ``--until-idle``, from its start to its end. CPU
-is that of all processes involved.
+``running`` is the time from the moment files appear in the directory of a running pipeline until
+the sink has committed the last row. ``whole`` is a run with ``--until-idle`` from its start to its
+end. CPU is that of all processes involved.
 """
 
 import functools
@@ -38,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 ROWS = int(os.environ.get("HEADGATE_BENCH_ROWS", "2000000"))
 FILES = 4
 RECORD_ROWS = ROWS // 10
-"""Rows that go row by row, which takes ten times as long and more."""
+"""Number of rows for the way row by row, which takes ten times as long or more."""
 REPEATS = 3
 PIPELINE = """
 [cluster]
@@ -65,7 +67,7 @@ TYPES = "id: int64, price: float64, pieces: int32, at: timestamp"
 
 
 class Kind(NamedTuple):
-    """A format of the files that are read."""
+    """A format of the input files."""
 
     name: str
     write: Callable[[pa.Table, Path], None]
@@ -138,7 +140,7 @@ class Cost(NamedTuple):
 
 
 def run() -> Iterator[str]:
-    """Report lines."""
+    """Yield report lines: rate and CPU of each way, by input format."""
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as made:
         folder = Path(made)
         for kind in (PARQUET, *TEXTS):
@@ -171,7 +173,7 @@ def _measured(folder: Path, kind: Kind) -> dict[str, list[Cost]]:
         _job(folder / "records", f"{kind.settings}\n{BY_RECORD}", RECORD_ROWS // 4) as records,
     ):
         if kind is PARQUET:
-            _spark(folder)  # warm
+            _spark(folder)  # to warm up
         for turn in range(REPEATS):
             costs["straight pyarrow"].append(_straight(folder, kind))
             costs["batches, running"].append(moved(batches, folder / "files", ROWS, turn))
@@ -186,7 +188,7 @@ def _measured(folder: Path, kind: Kind) -> dict[str, list[Cost]]:
 
 
 def write_files(folder: Path, rows: int, kind: Kind, files: int = FILES) -> int:
-    """Returns how many bytes they have."""
+    """Write the input files of a format. Returns the number of bytes."""
     folder.mkdir()
     random = np.random.default_rng(7)
     for number in range(files):
@@ -236,7 +238,8 @@ def _spark(folder: Path) -> Cost:
 
 
 def _dlt_python(folder: Path) -> Path:
-    """An interpreter that has dlt, with the packages that requirements/bench.txt pins."""
+    """Return the path of an interpreter with dlt and the packages that requirements/bench.txt
+    pins."""
     found = folder / "dlt" / "bin" / "python"
     uv, pinned = Path(sys.executable).parent / "uv", ROOT / "requirements" / "bench.txt"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "dlt"], check=True)
@@ -293,21 +296,23 @@ def _job(folder: Path, more: str, rotate: int) -> UpJob:
 
 
 def moved(job: UpJob, files: Path, rows: int, turn: int) -> Cost:
-    """Cost of copies of `files` that come to the directory of `job`, up to its folder ``out``."""
+    """Measure `job` on copies of `files` that appear in its directory. Its sink writes to
+    ``out``."""
     cost = through(job, files, rows, turn)
     _check(job.folder / "out", (turn + 1) * rows)
     return cost
 
 
 def through(job: UpJob, files: Path, rows: int, turn: int) -> Cost:
-    """The same, wherever the sink of `job` writes to."""
+    """Measure `job` on copies of `files` that appear in its directory. Its sink may write
+    anywhere."""
     copied = job.folder / "_copied"
     shutil.copytree(files, copied, dirs_exist_ok=True)
     return Cost(rows, *job.move(copied.iterdir(), rows, f"{turn}-"))
 
 
 def rows_in(folder: Path) -> int:
-    """Rows of the Parquet files that lie in `folder` itself."""
+    """Return the number of rows in the Parquet files directly in `folder`."""
     return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
 
 
@@ -320,6 +325,6 @@ def _check(out: Path, rows: int) -> None:
 def line_of(name: str, cost: Cost, straight: Cost) -> str:
     cpu, its = (1e6 * one.cpu_seconds / one.rows for one in (cost, straight))
     line = f"{name:24}{cost.rate:>12,.0f}"
-    if cpu != cpu:  # not measured
+    if cpu != cpu:  # NaN: it was not measured
         return f"{line}{'':>12}{cost.rate / straight.rate:>13.2f}"
     return f"{line}{cpu:>12.2f}{cost.rate / straight.rate:>13.2f}{cpu / its:>10.1f} x"

@@ -1,4 +1,4 @@
-"""A source that has one record for each of its tasks, and then nothing: for `bench.packed`."""
+"""A source, for `bench.packed`, whose tasks each give one record and then nothing."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,8 +1,11 @@
 """What a write to the config topic costs the leader, by how many records are written together.
 
-Its own producer on a broker of one node, in turns: one record; a hundred in one transaction, as
-task configs and their commit are written where the group is ours; a hundred and their commit in
-two, as beside Java workers; a hundred in a transaction each; and one record without.
+The leader's producer writes to a single-node broker, in turns:
+- One record in a transaction.
+- A hundred task configs and their commit in one transaction, as in a group of Headgate's workers.
+- A hundred task configs and their commit in two transactions, as beside Java workers.
+- A hundred records in a transaction each.
+- One record without a transaction.
 """
 
 import statistics
@@ -21,7 +24,7 @@ REPEATS = 31
 HUNDRED = 100
 GROUP = "writes"
 CONFIG = {"task.class": "FileStreamSourceTask", "file": "/data/in.txt", "topic": "lines"}
-"""A task's, of the usual size."""
+"""A task config of the usual size."""
 
 
 def _steps(log: KafkaConfigLog) -> dict[str, Callable[[], object]]:
@@ -41,7 +44,7 @@ def _steps(log: KafkaConfigLog) -> dict[str, Callable[[], object]]:
 
 
 def run() -> Iterator[str]:
-    """Report lines: milliseconds by what is written, and the ratio to one record."""
+    """Yield report lines: milliseconds by what is written, and the ratio to one record."""
     with workers() as made:
         properties = {
             **defaults(GROUP, ""),

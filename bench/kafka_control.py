@@ -1,7 +1,8 @@
 """Control operations of two workers with exactly-once on, ours and Java's in turns on one broker.
 
-Wall time from a request to what it asks for: seen in the workers' own answers, asked every 5 ms,
-or, where the state before and after is the same, as a new record of the status topic.
+The time is wall time from a request to its effect. The effect is seen in the workers' own answers,
+which are requested every 5 ms. If the state before and after is the same, it is seen as a new
+record of the status topic.
 """
 
 import json
@@ -38,27 +39,28 @@ HUNDRED_REPEATS = 3
 CLIENTS = 8
 KILLS = 5
 HEARTBEAT_S = 3.0
-"""heartbeat.interval.ms: the kills are spread over it."""
+"""Default of heartbeat.interval.ms, in seconds. The kills are spread over it."""
 LIMIT_S = 300.0
 LOOK_S = 0.005
 SETTLE_S = 0.5
-"""Before each step: what the last one set off (a first poll, a commit, a round) is over."""
+"""Wait before each step, until the effects of the last one (a poll, a commit, a round) are over."""
 TURNS = 20
-"""Rounds of creating and deleting twice, before anything else: until then the broker, which both
-share, and Java's workers spend as much on compiling themselves as on what they are asked."""
+"""Rounds, before anything else, that create and delete a connector twice. In the first rounds, the
+broker and Java's workers spend as much time on compiling their code as on the requests."""
 TURNS_COUNTED = 10
-"""The last of them, and of each the second."""
+"""The last rounds of `TURNS` that are counted, of each only the second create."""
 CREATES = 40
-"""Connectors that are created, and stopped once they run. Seven lives cannot tell a third from a
-quarter where one create takes twice as long as another."""
+"""Number of connectors that are created, and stopped once they run. One create may take twice as
+long as another, so the seven creates of `REPEATS` lives are too few to tell a third from a
+quarter."""
 REST_S = 1.5
-"""Before each of them."""
+"""Wait before each create of `CREATES`."""
 STEPS = ("create", "pause", "resume", "changed config", "restart", "stop", "delete")
 Took = dict[str, list[float]]
 
 
 class Statuses:
-    """Counts the RUNNING records of each task in the status topic, as they come."""
+    """Counts the RUNNING records of each task in the status topic."""
 
     def __init__(self, address: str, topic: str) -> None:
         self._consumer = Consumer(
@@ -78,18 +80,18 @@ class Statuses:
         self._thread.start()
 
     def count(self, connector: str) -> int:
-        """How often its task 0 has become RUNNING."""
+        """Return how often the connector's task 0 has become RUNNING."""
         with self._changed:
             return self._running.get(f"status-task-{connector}-0", 0)
 
     def wait(self, connector: str, after: int) -> None:
-        """Until it has become RUNNING more often than `after` times."""
+        """Wait until the connector's task 0 has become RUNNING more often than `after` times."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.count(connector) > after, LIMIT_S):
                 raise TimeoutError(f"{connector} is not RUNNING again")
 
     def close(self) -> None:
-        """A consumer that outlives its brokers goes on looking for them."""
+        """Close the consumer. It must not outlive its brokers, or it goes on looking for them."""
         self._over.set()
         self._thread.join()
         self._consumer.close()
@@ -132,7 +134,7 @@ class Pair:
         return source(self.file, f"{self.group}-{name}", **more)
 
     def until(self, name: str, wanted: str, tasks: int = 1) -> None:
-        """Until connector and tasks are in that state."""
+        """Wait until the connector and its tasks are in the state `wanted`."""
         rest = self.workers[0].rest
 
         def right(reply: Reply) -> bool:
@@ -144,8 +146,8 @@ class Pair:
         _ask(lambda: rest.status(name), right)
 
     def create_and_delete(self, name: str) -> float:
-        """Seconds from create to RUNNING, of a connector that is deleted then. `SETTLE_S` is waited
-        first: after another of these it is begun so long after its delete."""
+        """Create a connector after `SETTLE_S`, and delete it. Returns the seconds from create to
+        RUNNING. Repeated calls begin `SETTLE_S` after the delete of the last one."""
         took = self._timed_create(name, SETTLE_S)
         _accepted(lambda: self._delete(name))
         rest = self.workers[0].rest
@@ -153,15 +155,15 @@ class Pair:
         return took
 
     def create_and_stop(self, name: str) -> float:
-        """Seconds from create to RUNNING, of a connector that is stopped then; `REST_S` is waited
-        first."""
+        """Create a connector after `REST_S`, and stop it. Returns the seconds from create to
+        RUNNING."""
         took = self._timed_create(name, REST_S)
         _accepted(lambda: self.workers[0].rest.put(f"/connectors/{name}/stop"))
         self.until(name, "STOPPED", 0)
         return took
 
     def _timed_create(self, name: str, wait_s: float) -> float:
-        """Seconds from create to RUNNING, after a wait."""
+        """Create a connector after a wait. Returns the seconds from create to RUNNING."""
         time.sleep(wait_s)
         began = time.perf_counter()
         _accepted(lambda: self.workers[0].rest.create(name, self.config(name)))
@@ -169,14 +171,14 @@ class Pair:
         return time.perf_counter() - began
 
     def delete_all(self) -> None:
-        """Deletes the connectors there are; returns when none is listed."""
+        """Delete all connectors. Returns when none is listed."""
         rest = self.workers[0].rest
         for name in rest.get("/connectors").body:
             _accepted(partial(self._delete, name))
         _ask(lambda: rest.get("/connectors"), lambda reply: reply.body == [])
 
     def life(self, name: str) -> dict[str, float]:
-        """Seconds of each of `STEPS`, of a connector that is there for it."""
+        """Take a new connector through all of `STEPS`. Returns the seconds of each."""
         rest = self.workers[0].rest
         path = f"/connectors/{name}"
         took = {}
@@ -214,7 +216,8 @@ class Pair:
         return took
 
     def many(self, count: int, turn: int) -> tuple[float, float]:
-        """Seconds, and CPU seconds of both workers, until as many connectors of 8 clients run."""
+        """Create `count` connectors by `CLIENTS` clients. Returns the seconds until all run, and
+        the CPU seconds of both workers."""
         names = [f"many-{turn}-{number}" for number in range(count)]
         rest = self.workers[0].rest
         cpu = sum(map(cpu_of, self.workers))
@@ -237,17 +240,22 @@ class Pair:
 
     def _create(self, name: str) -> None:
         reply = _accepted(lambda: self.workers[hash(name) % 2].rest.create(name, self.config(name)))
-        if reply.status not in (201, 409):  # 409: an earlier try has made it after all
+        if reply.status not in (201, 409):  # 409: an earlier attempt has created it after all
             raise RuntimeError(f"{self.kind}: create of {name}: {reply}")
 
     def _delete(self, name: str) -> Reply:
         return self.workers[0].rest.delete(f"/connectors/{name}")
 
     def kill(self, name: str, after_s: float) -> float:
-        """Seconds from the SIGKILL of the worker with the task until it runs on the other.
+        """Kill the worker with the task (SIGKILL). Returns the seconds until the task runs on the
+        other worker.
 
-        The session of the dead ends 10 s after its last heartbeat, and the other hears of it with
-        its own next one: it matters when in their turn the blow lands.
+        The session of the dead worker ends 10 s after its last heartbeat, and the other one learns
+        of that with its own next heartbeat. So the result depends on the time between heartbeats at
+        which the kill comes.
+
+        Args:
+            after_s: wait between RUNNING and the kill.
         """
         rest = self.workers[0].rest
         _accepted(lambda: rest.create(name, self.config(name)))
@@ -300,7 +308,7 @@ def _ask(
 
 
 def _accepted(request: Callable[[], Reply]) -> Reply:
-    """Connect answers 409 while it rebalances: ask again, as its users do."""
+    """Repeat a request while Connect answers that it rebalances, as users do. Returns the reply."""
     until = time.monotonic() + LIMIT_S
     while True:
         reply = request()
@@ -312,7 +320,7 @@ def _accepted(request: Callable[[], Reply]) -> Reply:
 
 
 def run(runner: str = "process") -> Iterator[str]:
-    """Report lines: a create after a delete, a connector's life, the hundred, a kill."""
+    """Yield report lines: a create after a delete, a connector's life, the hundred, a kill."""
     with workers() as made:
         pairs = {kind: Pair(made, kind, runner) for kind in KINDS}
         yield (

@@ -1,9 +1,11 @@
-"""A call that a follower passes to its leader: by gRPC, by HTTP, and in Java's group, in turns on
-one broker. And what a gRPC listener costs a worker in memory.
+"""Forwarding a call from a follower to its leader: by gRPC, by HTTP, and between Java workers.
 
-The call is a change that the leader refuses without writing: a connector that there is already.
-What is measured is the way there and back, and the look at the config topic that each refusal has.
-The same call asked of the leader itself is measured beside it.
+They take turns on one broker. The bench also measures what a gRPC listener costs a worker in
+memory.
+
+The call creates a connector that exists already, so the leader refuses it without writing. So the
+time is that of the way there and back, and of the read of the config topic before each refusal. The
+same call to the leader itself is measured beside it.
 """
 
 import statistics
@@ -32,7 +34,7 @@ def _properties(kind: str) -> dict[str, str]:
 
 
 def _pair(made: Workers, kind: str, group: str) -> tuple[Worker, Worker]:
-    """Two workers of a group; the first one leads it."""
+    """Start two workers of a group, and return them. The first one is its leader."""
     found = []
     for _ in range(2):
         worker = made.make(JAVA if kind == JAVA else OURS, group, _properties(kind))
@@ -43,7 +45,7 @@ def _pair(made: Workers, kind: str, group: str) -> tuple[Worker, Worker]:
 
 
 def _timed(worker: Worker, body: dict[str, Any]) -> list[float]:
-    """Milliseconds of each call."""
+    """Return the milliseconds of each call."""
     took = []
     for _ in range(WARM + CALLS):
         began = time.perf_counter()
@@ -54,7 +56,7 @@ def _timed(worker: Worker, body: dict[str, Any]) -> list[float]:
 
 
 def run() -> Iterator[str]:
-    """Report lines."""
+    """Yield report lines: the calls by way of forwarding, then the memory."""
     with workers() as made:
         took: dict[str, list[tuple[float, float]]] = {kind: [] for kind in (HTTP, GRPC, JAVA)}
         for turn in range(TURNS):

@@ -1,11 +1,12 @@
-"""The listing of all connectors by REST, with status and info: a worker of ours and one of Java's,
-in turns on one broker.
+"""The listing of all connectors by REST, with status and info, by our worker and by Java's.
 
-The connectors are sinks that are STOPPED: a thousand that run, each with a consumer, would be a
-measurement of consumers. So the rows have no tasks. Ours keeps the rows of a listing. "After a
-change of all" is the first listing after a target state has been written for each connector, for
-which ours makes every row anew. Set HEADGATE_BENCH_CONNECTORS for another number: with 10,000
-Java's worker has not answered after two minutes.
+They take turns on one broker. The connectors are STOPPED sinks, so the rows have no tasks. A
+thousand running sinks would measure their consumers.
+
+Our worker keeps the rows of a listing. "After a change of all" is the first listing after a target
+state was written for each connector, for which our worker makes every row again.
+HEADGATE_BENCH_CONNECTORS sets another number. With 10,000, Java's worker has not answered after two
+minutes.
 """
 
 import json
@@ -48,7 +49,7 @@ Took = dict[str, dict[str, list[tuple[float, float]]]]
 
 
 def run() -> Iterator[str]:
-    """Report lines."""
+    """Yield report lines: time and CPU of a listing, ours beside Java's."""
     with workers() as made:
         found = {kind: _started(made, kind) for kind in KINDS}
         clients = {
@@ -81,7 +82,7 @@ def run() -> Iterator[str]:
 
 
 def _listed(worker: Worker, client: httpx.Client, what: str) -> tuple[float, float]:
-    """Milliseconds until the last byte is here, and of the worker's CPU."""
+    """Return the milliseconds until the last byte has come, and those of the worker's CPU."""
     used, began = cpu_of(worker), time.perf_counter()
     answer = client.get("/connectors", params=LISTINGS[what])
     wall, cpu = time.perf_counter() - began, cpu_of(worker) - used
@@ -94,7 +95,7 @@ def _group(kind: str) -> str:
 
 
 def _started(made: Workers, kind: str) -> Worker:
-    """A worker that is alone and has told of all connectors."""
+    """Start a worker, alone in its group, that has reported the status of all connectors."""
     _write_configs(made, kind)
     properties = {"exactly.once.source.support": "disabled"}
     worker: Worker = made.make(kind, _group(kind), properties)
@@ -121,7 +122,7 @@ def _until_stopped(worker: Worker, kind: str) -> None:
 
 
 def _same(clients: dict[str, httpx.Client]) -> None:
-    """Raises unless both tell the same, but for versions and addresses."""
+    """Raise an error unless both answers are the same except for versions and addresses."""
 
     def told(client: httpx.Client) -> Any:
         body = client.get("/connectors", params=LISTINGS["status and info"]).json()

@@ -1,7 +1,8 @@
 """Memory of a worker without tasks and with ten, ours on threads and in processes beside Java's.
 
-Proportional set size of the worker and all below it, some time after the last event. What one takes
-while records flow is in `kafka_source`. What no worker in Python can do without comes last.
+Memory is the proportional set size of the worker and all processes below it, some time after the
+last event. Memory while records flow is in `kafka_source`. The last line is the memory of the
+libraries that every worker in Python needs.
 """
 
 import statistics
@@ -29,10 +30,10 @@ TASKS = 10
 LINES = 50_000
 REPEATS = 3
 SETTLE_S = 10.0
-"""After the last event; collectors have run then."""
+"""Wait after the last event. Garbage collectors have run by then."""
 NAMES = {THREADS: "ours, threads", OURS: "ours, processes", JAVA: JAVA}
 LIBRARIES = ("confluent_kafka", "kafka", "starlette.applications", "uvicorn", "httpcore")
-"""What a worker's clients, membership and REST service are made with."""
+"""Libraries of a worker's clients, membership and REST service."""
 CLIENTS = """
 import importlib, sys
 from confluent_kafka import Consumer, Producer
@@ -46,11 +47,11 @@ producer.init_transactions(10)
 print(flush=True)
 sys.stdin.read()
 """
-"""Ends with its input."""
+"""Program that only has these clients and libraries. It ends with its input."""
 
 
 def run() -> Iterator[str]:
-    """Report lines: one for each kind of worker."""
+    """Yield report lines, one for each kind of worker."""
     with workers() as made:
         yield (
             f"PSS in MiB, worker and tasks (Java with -Xmx{JAVA_HEAP_MB}m); exactly-once on; "

@@ -1,5 +1,5 @@
-"""The producer alone, beside `java/RawProducer.java`: ``python -m bench.kafka_raw`` with the same
-arguments prints the same."""
+"""Measures the producer alone, beside `java/RawProducer.java`. ``python -m bench.kafka_raw`` takes
+the same arguments and prints the same."""
 
 import sys
 import time

@@ -1,7 +1,8 @@
-"""A worker's reader of a config topic alone: ``python -m bench.kafka_replay BROKERS TOPIC`` prints
-the seconds it took, the CPU seconds of the process for it, and how many tasks there are then.
+"""Replays a config topic as a worker does, without the rest of the worker.
 
-From the broker to the state, as in a worker: fetched, decoded with orjson, folded.
+``python -m bench.kafka_replay BROKERS TOPIC`` prints the seconds it took, the CPU seconds of the
+process for it, and the number of tasks in the resulting state. Records are fetched from the broker,
+decoded with orjson, and folded.
 """
 
 import sys

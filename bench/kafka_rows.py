@@ -1,15 +1,15 @@
 """Typed rows with three transforms: ours from Parquet files, beside Java's Connect from memory.
 
-The chain is that of `transforms`. Ours goes as batches through the embedded log on to Parquet
-files, and from a Parquet file to a topic of Kafka, where its JSON is made by columns. Java's task
-makes its rows in memory and writes them to such a topic, by JsonConverter and as Avro; it reads no
-file, asks no registry (`bench/java/BenchRows.java`), and nobody writes its rows to a file. Ours
-asks a registry once for each topic. Both with exactly-once on, and a transaction per second on
-Kafka.
+The chain is that of `transforms`. Our rows go as batches through the embedded log to Parquet files,
+and from a Parquet file to a topic of Kafka, for which JSON is made column by column. Java's task
+makes its rows in memory and writes them to such a topic, by JsonConverter and as Avro
+(`bench/java/BenchRows.java`). It reads no file and asks no registry, and no sink writes its rows to
+a file. Our worker asks a registry once for each topic. Both have exactly-once on, and on Kafka a
+transaction per second.
 
-On Kafka the time is that between two commits: the first, and the last but one. The last one waits
-for its second to pass, whatever is left to move. CPU is that of the worker with its tasks: Kafka's
-broker does part of the work besides, which is not in it.
+On Kafka the time is that between the first commit and the last but one. The last commit waits until
+its second has passed, however little is left to move. CPU is that of the worker with its tasks,
+without the work of Kafka's broker.
 """
 
 import os
@@ -62,21 +62,21 @@ class Cost(NamedTuple):
     rate: float
     """Rows per second."""
     cpu_us: float
-    """Per row."""
+    """CPU microseconds per row."""
 
 
 class Mark(NamedTuple):
-    """A commit that was seen."""
+    """A commit of a source offset, as seen in the offsets topic."""
 
     position: int
-    """Rows up to it."""
+    """Number of rows up to the commit."""
     at: float
     cpu: float
-    """Seconds that the worker has used."""
+    """CPU seconds that the worker has used until the commit."""
 
 
 class Side:
-    """One kind's worker, and the connector that it runs."""
+    """A worker of one kind, and the connector that it runs."""
 
     def __init__(self, made: Workers, kind: str, config: Mapping[str, str], rows: int) -> None:
         self.group = f"rows-{'java' if kind == JAVA else 'ours'}"
@@ -88,10 +88,11 @@ class Side:
         self._config, self._rows, self._count = config, rows, 0
 
     def run(self, converter: Mapping[str, str]) -> Cost:
-        """
+        """Run the connector once, and return its cost.
+
         Raises:
-            RuntimeError: not all rows were written, with the end of the worker's log; or in too few
-                transactions, so that there is no time between two.
+            RuntimeError: not all rows were written (the message has the end of the worker's log),
+                or the rows were in too few transactions to measure the time between two.
         """
         self._count += 1
         name = f"{self.group}-{self._count}"
@@ -116,7 +117,8 @@ class Side:
 
 
 def between(marks: Sequence[Mark]) -> Cost:
-    """
+    """Return the cost of the rows between the first commit and the last but one.
+
     Raises:
         RuntimeError: there are fewer than three commits.
     """
@@ -128,7 +130,7 @@ def between(marks: Sequence[Mark]) -> Cost:
 
 
 def run() -> Iterator[str]:
-    """Report lines: each round, then each way with its rate and CPU, and Java's best beside it."""
+    """Yield report lines: each round, then the rate and CPU of each way beside Java's best."""
     settings = {"log.segment.delete.delay.ms": "1000"}
     with workers(settings) as made, schema_registry(made.folder / "registry") as url:
         write_plugin(made.folder)
@@ -146,7 +148,7 @@ def run() -> Iterator[str]:
                 found = _round(job, files, turn, java, ours, url)
                 rates = ", ".join([f"{name} {cost.rate:,.0f}" for name, cost in found.items()])
                 yield f"round {turn}, rows/s: {rates}"
-                if turn:  # the first lets Java's compiler see it all
+                if turn:  # the first turn warms up Java's compiler
                     for name, cost in found.items():
                         costs.setdefault(name, []).append(cost)
         yield from _lines(costs)
@@ -181,7 +183,7 @@ def _lines(costs: Mapping[str, list[Cost]]) -> Iterator[str]:
 
 
 def write_plugin(folder: Path) -> None:
-    """The classes of BenchRows and what they need as a plugin of Java's, below ``plugins``."""
+    """Install BenchRows and the jars it needs as a Java plugin below ``plugins``."""
     classes, plugin = folder / "classes", folder / "plugins" / "rows"
     plugin.mkdir(parents=True)
     compile_java(Path(__file__).parent / "java" / "BenchRows.java", classes, AVRO)

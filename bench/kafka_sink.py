@@ -1,12 +1,13 @@
-"""From a topic of Kafka to Parquet files: SparkFileSink beside what Spark does of its own.
+"""From a topic of Kafka to Parquet files: SparkFileSink beside Spark's own ways.
 
-All three read the same topic of JSON objects, in turns, each in a Spark that runs already and has
-done the same once before. Structured Streaming and a plain job of PySpark are told the columns;
-SparkFileSink finds them. It and Structured Streaming write batches of the same size, so each
-batch's start and commit is in its time. CPU is that of Spark with its Python workers, and of the
-sink's task.
+The three ways are SparkFileSink, Structured Streaming and a plain job of PySpark. They read the
+same topic of JSON objects, in turns, each in a running Spark that has done the same once before.
+Spark's own ways are told the columns. SparkFileSink finds them itself.
 
-HEADGATE_BENCH_RECORDS, HEADGATE_BENCH_PARTITIONS and HEADGATE_BENCH_BATCH say how much of it.
+SparkFileSink and Structured Streaming write batches of the same size, so the start and commit of
+each batch is in their time. CPU is that of Spark with its Python workers, and of the sink's task.
+
+HEADGATE_BENCH_RECORDS, HEADGATE_BENCH_PARTITIONS and HEADGATE_BENCH_BATCH set the sizes.
 """
 
 import os
@@ -59,7 +60,8 @@ class Side(NamedTuple):
 
 
 def run() -> Iterator[str]:
-    """Report lines: records per second and CPU of each, and what that is of the streaming one's."""
+    """Yield report lines: records per second and CPU of each way, and the ratio to Structured
+    Streaming."""
     with tempfile.TemporaryDirectory(prefix="headgate-bench-", ignore_cleanup_errors=True) as made:
         folder = Path(made)
         broker = Broker(folder / "broker", heap_mb=1_024, flags=())
@@ -98,7 +100,7 @@ def _fill(address: str) -> None:
 
 
 def _await_coordinator(admin: Any) -> None:
-    """A new broker loads the offsets of groups for a while, and refuses questions."""
+    """Repeat a request while a new broker loads the offsets of groups and refuses it."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
     until = time.monotonic() + 60
@@ -128,7 +130,7 @@ def _measured(
             cost = _cost(side, f"s{number}-{turn}", folder)
             if os.environ.get("HEADGATE_BENCH_VERBOSE"):
                 print(side.name, turn, cost, flush=True)
-            if turn:  # the first is for the compilers
+            if turn:  # the first turn warms up the compilers
                 costs[side.name].append(cost)
     session.stop()
     return costs
@@ -162,7 +164,7 @@ def _sink(address: str, spark: SparkServer, name: str, out: Path) -> None:
         "batch.interval.ms": "0",
     }
     context = Context(spark.address, transport, [TOPIC], name)
-    # As tasks have it whose worker started Spark: they share a session.
+    # Set as for tasks whose worker has started Spark, which share a session.
     context.worker_settings[START_TIMEOUT] = "60"
     task = SparkFileSinkTask()
     task.context = context

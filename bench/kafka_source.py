@@ -1,9 +1,9 @@
 """FileStreamSource with exactly-once on, one task: ours in a process, Java's in its worker.
 
-The same file, broker and transaction boundary, in turns. The time is that between two commits, the
-first and the last, as a reader of the offsets topic sees them; CPU and memory are those of the
-worker with its task. Then ours on a thread, and the producers alone, which read the file and send
-its lines in transactions.
+They take turns with the same file, broker and transaction boundary. The time is that between the
+first and the last commit, as a reader of the offsets topic sees them. CPU and memory are those of
+the worker with its task. Then come our task on a thread, and the producers alone, which read the
+file and send its lines in transactions.
 """
 
 import json
@@ -68,13 +68,13 @@ class Cost(NamedTuple):
     rate: float
     """Records per second."""
     cpu_us: float
-    """Per record."""
+    """CPU microseconds per record."""
     peak_mib: float
-    """The most memory meanwhile."""
+    """Largest memory during the run, in MiB."""
 
 
 class Commits:
-    """Follows the offsets topic of a group."""
+    """Reads the offsets topic of a group."""
 
     def __init__(self, address: str, topic: str) -> None:
         self._consumer = Consumer(
@@ -95,7 +95,7 @@ class Commits:
         self._consumer.assign(partitions)
 
     def positions(self, connector: str) -> Iterator[int]:
-        """Positions in the file, as they are committed."""
+        """Yield the positions in the file as they are committed."""
         until = time.monotonic() + LIMIT_S
         while time.monotonic() < until:
             for message in self._consumer.consume(1_000, 0.01):
@@ -109,7 +109,7 @@ class Commits:
 
 
 class Side:
-    """One kind's worker."""
+    """A worker of one kind."""
 
     def __init__(self, made: Workers, kind: str, file: Path) -> None:
         self.kind = kind
@@ -152,13 +152,13 @@ class Side:
 
 
 def run() -> Iterator[str]:
-    """Report lines: each case with ours, Java's and the ratio; then the producers."""
+    """Yield report lines: each case with ours, Java's and the ratio, then the producers."""
     with workers({"log.segment.delete.delay.ms": "1000"}) as made:
         file = made.folder / "lines.txt"
         write_lines(file, LINES)
         sides = {kind: Side(made, kind, file) for kind in (*KINDS, THREADS)}
         for side in sides.values():
-            side.run(OBJECTS | BY_POLL, LINES // 4)  # Java's compiler has seen it all then
+            side.run(OBJECTS | BY_POLL, LINES // 4)  # warms up Java's compiler
         yield (
             f"{LINES:,} lines of {LINE_BYTES} bytes, one task, exactly-once; medians of {REPEATS}"
         )
@@ -211,8 +211,9 @@ def _ours(arguments: list[str]) -> Cost:
 
 
 def _java(classes: Path, arguments: list[str]) -> Cost:
-    """Brokers refuse the first commits of a new Java producer now and then, as they do those of
-    Java's tasks (`InvalidTxnStateException`): it is started again."""
+    """Measure Java's producer. It is started again if it fails, since brokers now and then refuse
+    the first commits of a new Java producer (`InvalidTxnStateException`), as they do in Java's
+    tasks."""
     for _ in range(JAVA_TRIES):
         program = open_java(classes, "RawProducer", arguments, heap_mb=JAVA_HEAP_MB, flags=(QUIET,))
         if (cost := _cost(program)) is not None:
@@ -221,7 +222,7 @@ def _java(classes: Path, arguments: list[str]) -> Cost:
 
 
 def _cost(program: "subprocess.Popen[str]") -> Cost | None:
-    """What it says at its end; None if it failed."""
+    """Wait for a program to end, and return the cost that it prints. None: the program failed."""
     with Peak(program.pid) as peak:
         said = program.communicate()[0]
     if program.returncode:

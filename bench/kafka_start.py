@@ -1,10 +1,11 @@
-"""From the start of a worker to its first RUNNING task, on a long config topic; then the replay of
-such a topic alone, beside Connect's own config store.
+"""The time from a worker's start to its first RUNNING task on a long config topic, and the replay
+of such a topic alone, beside Connect's own config store.
 
-The topic holds the records of 20,000 connectors with 5 tasks each, deleted since but not compacted
-away, and one connector that is to run. A worker that is alone reads it all, leads, and starts one
-task. Then the same with the 20,000 not deleted but STOPPED: 20,001 connectors are assigned. (Were
-they neither, 100,000 tasks would start, which no worker survives.)
+The topic has the records of 20,000 connectors with 5 tasks each, which were deleted but not
+compacted away, and of one connector that is to run. A worker that is alone reads all of it, leads,
+and starts one task. Then the same is measured with the 20,000 connectors STOPPED and not deleted,
+so that 20,001 connectors are assigned. (If they were neither, 100,000 tasks would start, which no
+worker survives.)
 """
 
 import subprocess
@@ -42,11 +43,11 @@ JAVA_HEAP_MB = 2_048
 RUNNING = "zz-running"
 TASK_CLASS = "org.apache.kafka.connect.file.FileStreamSourceTask"
 GENERATIONS = 6
-"""How often the task configs were written in the topic that is only replayed."""
+"""Number of times that the task configs are written to the topic that is only replayed."""
 
 
 def run() -> Iterator[str]:
-    """Report lines: the starts, then the replay."""
+    """Yield report lines: the starts, then the replay."""
     with workers() as made:
         count = CONNECTORS * (TASKS + 4) + 3
         yield (
@@ -54,7 +55,7 @@ def run() -> Iterator[str]:
             f"of {REPEATS}"
         )
         took: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
-        _start(made, OURS, "warm")  # its bytecode is there then, as where it is installed
+        _start(made, OURS, "warm")  # compiles its bytecode, which an installed package has
         for turn in range(REPEATS):
             for kind in KINDS:
                 took[kind].append(_start(made, kind, f"{turn}"))
@@ -98,7 +99,8 @@ def _running(worker: Worker) -> bool:
 
 
 def _config_topic(made: Workers, group: str, generations: int, stopped: bool = False) -> int:
-    """Writes it as a leader would have, uncompacted; returns how many records it has."""
+    """Write the config topic as a leader would, without compaction. Returns the number of
+    records."""
     topic = f"{group}-configs"
     admin = AdminClient({"bootstrap.servers": made.broker.address})
     settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"}

@@ -1,4 +1,4 @@
-"""Topics of Kafka, as the benches make, fill and delete them."""
+"""Creates, fills and deletes topics of Kafka for the benches."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,10 +22,10 @@ def delete_topic(admin: AdminClient, name: str) -> None:
 
 
 def fill(address: str, topic: str, records: Iterable[Mapping[str, Any]]) -> int:
-    """Writes the records, each given as arguments of `Producer.produce`; returns their number.
+    """Write records, each given as arguments of `Producer.produce`. Returns their number.
 
     Raises:
-        RuntimeError: some were not acknowledged `FLUSH_S` after the last one was sent.
+        RuntimeError: some records were not acknowledged `FLUSH_S` after the last one was sent.
     """
     producer = Producer({"bootstrap.servers": address, "linger.ms": 20})
     count = 0

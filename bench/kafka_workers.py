@@ -1,7 +1,7 @@
-"""A broker, and workers of both kinds on it, as the benches of the Kafka parts use them.
+"""A broker, and Headgate's and Java's workers on it, for the benches of the Kafka parts.
 
-Java runs with the options that `connect-distributed.sh` gives it; no worker is given more
-than its defaults, except for what a line of a report says.
+Java runs with the options that `connect-distributed.sh` gives it. All workers have their default
+settings, unless a line of a report says otherwise.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from local_kafka.java_connect import SOURCE, JavaWorker, Rest  # noqa: E402
 
 OURS, THREADS, JAVA = "ours", "ours, threads", "Java"
 KINDS = (OURS, JAVA)
-"""Ours with tasks in processes, unless a report says otherwise."""
+"""Kinds of workers. Ours run tasks in processes, unless a report says otherwise."""
 JAVA_HEAP_MB = 2_048
 JAVA_FLAGS = (
     "-Xms256m",
@@ -36,7 +36,8 @@ JAVA_FLAGS = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-"""What Kafka's own scripts start a worker with, `-Xmx2G` included, less JMX and logging."""
+"""JVM options with which Kafka's own scripts start a worker, except those for JMX and logging.
+Their `-Xmx2G` is `JAVA_HEAP_MB`."""
 BROKER_HEAP_MB = 2_048
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -49,7 +50,8 @@ TRANSFORMS = {
     "transforms.route.regex": "(.*)",
     "transforms.route.replacement": "$1",
 }
-"""Two that both kinds have: each record gets a header, and a topic, which is the same again."""
+"""Config of two transforms that both kinds of workers have. Each record gets a header, and is
+routed to the same topic again."""
 
 
 class Worker(Protocol):
@@ -65,7 +67,7 @@ class Worker(Protocol):
 
 
 class Workers:
-    """Makes workers on one broker, and ends them with the context."""
+    """Makes workers on one broker, and ends them."""
 
     def __init__(self, folder: Path, broker: Broker) -> None:
         self.folder = folder
@@ -74,7 +76,8 @@ class Workers:
         self._made = 0
 
     def make(self, kind: str, group: str, properties: Mapping[str, str] | None = None) -> Worker:
-        """Not started. Tasks of ours run in processes, those of `THREADS` on threads."""
+        """Make a worker without starting it. Tasks of `OURS` run in processes, those of `THREADS`
+        on threads."""
         self._made += 1
         folder = self.folder / f"worker-{self._made}"
         given = {
@@ -95,7 +98,7 @@ class Workers:
         return ours
 
     def close(self) -> None:
-        """End those that were made."""
+        """End all workers that were made."""
         ends, self._ends = self._ends, []
         for end in ends:
             end()
@@ -103,14 +106,14 @@ class Workers:
 
 @contextlib.contextmanager
 def workers(settings: Mapping[str, str] | None = None) -> Iterator[Workers]:
-    """Workers on a new broker with `settings`; both are gone at the end."""
+    """Start a broker with `settings`. Gives a maker of workers on it. All end with the context."""
     with tempfile.TemporaryDirectory(
         prefix="headgate-bench-", ignore_cleanup_errors=True
     ) as folder:
         broker = Broker(
             Path(folder) / "broker", settings=settings, heap_mb=BROKER_HEAP_MB, flags=()
         )
-        # Bytecode is kept, as an installed package's is, whatever this shell is set to.
+        # Bytecode is kept, as for an installed package, even if this shell turns that off.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "bytecode")
         broker.start()
@@ -123,22 +126,22 @@ def workers(settings: Mapping[str, str] | None = None) -> Iterator[Workers]:
 
 
 def name_of(kind: str) -> str:
-    """For groups and topics."""
+    """Return a name for groups and topics of a kind of worker."""
     return kind.lower().replace(", ", "-")
 
 
 def pid_of(worker: Worker) -> int:
-    """Process id of the worker itself; its tasks are below it."""
+    """Return the process id of the worker itself. Its tasks are processes below it."""
     if isinstance(worker, JavaWorker):
         return worker.jvm.pid
     assert isinstance(worker, HeadgateWorker)
-    process = worker._process  # the guard's view of it
+    process = worker._process  # the guarded process
     assert process is not None and process.pid is not None
     return process.pid
 
 
 def tail_of(worker: Worker) -> str:
-    """The end of its log."""
+    """Return the end of a worker's log."""
     if isinstance(worker, JavaWorker):
         return worker.jvm.tail()
     assert isinstance(worker, HeadgateWorker)
@@ -146,21 +149,24 @@ def tail_of(worker: Worker) -> str:
 
 
 def cpu_of(worker: Worker) -> float:
-    """CPU seconds of the worker, of what it runs and of what has ended below it."""
+    """Return the CPU seconds of the worker and of all processes below it, also of ended ones."""
     return cpu_seconds(pid_of(worker))
 
 
 def middle(values: Sequence[float]) -> str:
-    """The median, and what lies on both sides of it."""
+    """Return the median with minimum and maximum as text."""
     return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
 def beside_java(
     what: str, took: Mapping[str, Sequence[tuple[float, float]]], unit: str, form: str
 ) -> Iterator[str]:
-    """Lines of `what`: the medians of wall time and of CPU, both in `unit`, of ours and of Java's.
+    """Yield report lines: the medians of wall time and CPU of our worker and of Java's.
 
-    `form`: how a median is written, such as ``6.2f``.
+    Args:
+        what: name of the measurement.
+        took: pairs of wall time and CPU, both in `unit`, by kind of worker.
+        form: format of a median, such as ``6.2f``.
     """
     for index, name in enumerate(("wall", "CPU")):
         ours, java = (statistics.median(one[index] for one in took[kind]) for kind in (OURS, JAVA))
@@ -169,7 +175,8 @@ def beside_java(
 
 
 def source(file: Path, topic: str, **more: str) -> dict[str, str]:
-    """Config of a FileStreamSource with one task; the class has the same name on both sides."""
+    """Return the config of a FileStreamSource with one task. Its class has the same name in both
+    kinds of workers."""
     return {
         "connector.class": SOURCE,
         "tasks.max": "1",

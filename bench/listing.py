@@ -1,9 +1,9 @@
-"""What listing connectors costs a worker, by REST and by gRPC: its CPU, and that of its herder.
+"""The CPU that listing connectors costs a worker and its herder, by REST and by gRPC.
 
-A worker process holds 10,000 connectors with two tasks each, all RUNNING as the status topic says.
-It never joins its group, so that it has nothing else to do. Rounds of REST and gRPC take turns. The
-CPU of the herder's thread is what heartbeats wait for. Rows are kept between listings: "all new" is
-a listing for which every row has to be made.
+A worker process holds 10,000 connectors with two tasks each, all RUNNING according to the status
+topic. It never joins its group, so it has nothing else to do. Rounds of REST and gRPC take turns.
+Heartbeats must wait while the herder's thread uses CPU. The worker keeps rows between listings.
+"All new" is a listing for which every row has to be made.
 """
 
 import json
@@ -46,7 +46,7 @@ WORKER_ID: Final = "worker-1.example.org:8083"
 
 
 def run() -> Iterator[str]:
-    """Report lines: medians of `ROUNDS`, milliseconds of CPU in the worker's process."""
+    """Yield report lines: medians of `ROUNDS`, in milliseconds of CPU of the worker's process."""
     with tempfile.TemporaryDirectory() as folder:
         write_topics(Path(folder))
         command = [sys.executable, "-m", "bench.listing", folder]
@@ -114,7 +114,7 @@ def _measured(process: Any) -> Iterator[str]:
 
 
 def _listed(client: Client, page_size: int, pages: int | None = None) -> int:
-    """Bytes of the answers of a whole listing, or of its first pages."""
+    """Read a whole listing, or its first pages. Returns the bytes of the answers."""
     found = size = asked = 0
     token = ""
     while asked != pages:
@@ -133,8 +133,11 @@ def _listed(client: Client, page_size: int, pages: int | None = None) -> int:
 
 
 def _used(process: Any, *, new: bool = False) -> tuple[float, float]:
-    """Milliseconds of CPU: the worker's process, and its herder's thread. `new`: from now on no row
-    is kept."""
+    """Return the milliseconds of CPU that the worker's process and its herder's thread have used.
+
+    Args:
+        new: make the worker forget the rows it has kept.
+    """
     process.stdin.write("new\n" if new else "\n")
     process.stdin.flush()
     total, herder = json.loads(process.stdout.readline())
@@ -145,7 +148,7 @@ def _used(process: Any, *, new: bool = False) -> tuple[float, float]:
 
 
 def write_topics(folder: Path) -> None:
-    """Config topic and status topic of `CONNECTORS` connectors that run."""
+    """Write the config topic and the status topic of `CONNECTORS` running connectors."""
     transport = open_transport(transport_settings(folder))
     configs: list[tuple[str, bytes | None]] = []
     statuses: list[tuple[str, bytes | None]] = []
@@ -168,7 +171,7 @@ class NoGroup:
     """A coordinator that never answers."""
 
     def send(self, request: GroupRequest) -> None:
-        """Nobody hears it."""
+        """Ignore the request."""
 
     def receive(self) -> Sequence[GroupResponse]:
         return ()
@@ -178,7 +181,8 @@ class NoGroup:
 
 
 def serve(folder: Path) -> None:
-    """Says where it listens, and then for each line of standard input the CPU that was used."""
+    """Run the worker. It prints its address, and for each line of standard input the CPU it has
+    used."""
     settings = WorkerSettings.parse(SETTINGS)
     worker: Worker | None = None
     rest = RestService(

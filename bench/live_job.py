@@ -1,4 +1,4 @@
-"""A job that runs: lines for its source, its log as seen from outside, and recovery from a blow.
+"""A running job: lines for its source, its log as seen from outside, and its recovery from kills.
 
 The job is a pipeline of a source `SOURCE`, which reads lines in ``in`` and writes `TOPIC`, and of a
 sink `SINK`.
@@ -32,7 +32,7 @@ PATIENCE_S = 180.0
 
 
 def write_lines(job: UpJob, name: str, records: int) -> list[Path]:
-    """Four files of lines, not in the job's directory yet."""
+    """Write four files of lines outside the job's directory. Returns their paths."""
     written = job.folder / "_written"
     written.mkdir(exist_ok=True)
     paths = [written / f"{name}-{number}.jsonl" for number in range(4)]
@@ -46,7 +46,8 @@ def warm(job: UpJob) -> None:
 
 
 class Steady:
-    """Appends a line to a file in `in` every `STEADY_EVERY_S`, as a thread."""
+    """A thread that appends a line to a file in ``in`` every `STEADY_EVERY_S` during the
+    context."""
 
     def __init__(self, job: UpJob) -> None:
         self._path = job.folder / "in" / "live.jsonl"
@@ -88,17 +89,17 @@ class JobLog:
         return sum(self._reader.record_log.committed(f"connect-{SINK}").values())
 
     def grows(self) -> float | None:
-        """The time at which it was seen to have more records than at the call; None: it had no
-        more within `PATIENCE_S`."""
+        """Wait for more records in the log than at the call. Returns the time at which they were
+        seen. None: there were no more within `PATIENCE_S`."""
         return _more(self.records)
 
     def commits(self) -> float | None:
-        """The time at which the sink was seen to have committed more than at the call; None: it
-        committed nothing within `PATIENCE_S`."""
+        """Wait until the sink has committed more than at the call. Returns the time at which that
+        was seen. None: it committed nothing within `PATIENCE_S`."""
         return _more(self.committed)
 
     def owner(self) -> str | None:
-        """Name of the worker that runs the source's task."""
+        """Return the name of the worker that runs the source's task. None: none does."""
         records, _ = self._reader.status_log.read(0)
         told = [decode_status(one.key or b"", one.value) for one in records]
         view = fold_statuses(StatusView(), told)
@@ -108,8 +109,8 @@ class JobLog:
         return None
 
     def run(self) -> int | None:
-        """The source's run, as the offset of the status that says its task is RUNNING; None: it is
-        not. Another run has another offset."""
+        """Return a number of the source's run: the offset of the status record that says its task
+        is RUNNING. Another run has another offset. None: the task is not RUNNING."""
         records, _ = self._reader.status_log.read(0)
         told = [(one.offset, decode_status(one.key or b"", one.value)) for one in records]
         of_source = [
@@ -127,7 +128,7 @@ def _more(measure: Callable[[], int]) -> float | None:
 
 
 def seen(holds: Callable[[], bool], look_s: float = LOOK_S) -> float | None:
-    """The time at which `holds` was first seen to be true; None: not within `PATIENCE_S`."""
+    """Wait until `holds` returns True. Returns the time of that. None: not within `PATIENCE_S`."""
     until = time.perf_counter() + PATIENCE_S
     while not holds():
         if time.perf_counter() > until:
@@ -137,27 +138,27 @@ def seen(holds: Callable[[], bool], look_s: float = LOOK_S) -> float | None:
 
 
 Recovery = tuple[float | None, float | None]
-"""Seconds from a loss to new records, and to the sink's next commit; None: not in time."""
+"""Seconds from a kill to new records, and to the sink's next commit. None: not in time."""
 
 
 def recoveries(name: str, log: JobLog, blow: Callable[[], None]) -> str:
-    """A report line: the recoveries from `BLOWS` blows."""
+    """Return a report line: the recoveries from `BLOWS` calls of `blow`, which kills something."""
     return report(name, [_recovered(log, blow) for _ in range(BLOWS)])
 
 
 def report(name: str, took: Sequence[Recovery]) -> str:
-    """A line: medians, least and most of what was in time, and how many were not."""
+    """Return a line: median, minimum and maximum of those in time, and how many were not."""
     source, sink = zip(*took, strict=True)
     return f"{name:40}{_spread(source)}  {_spread(sink)}"
 
 
 def _recovered(log: JobLog, blow: Callable[[], None]) -> Recovery:
     if log.grows() is None or log.commits() is None:
-        return None, None  # nothing goes on since the blow before
+        return None, None  # the job did not recover from the kill before
     time.sleep(2.0)
     blow()
     began = time.perf_counter()
-    time.sleep(0.2)  # what was sent before the blow has arrived
+    time.sleep(0.2)  # until records that were sent before the kill have arrived
     return took(began, log.grows()), took(began, log.commits())
 
 

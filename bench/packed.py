@@ -1,12 +1,12 @@
-"""1,000 connectors with two tasks each that have nothing to do, 50 tasks in a process, beside five.
+"""1,000 connectors with two idle tasks each, 50 tasks in a process, beside five connectors.
 
-Each is a `headgate up` on the embedded log. Both run at the same time, and each step is made in one
-and then in the other, so that the machine is as busy for both. Memory is the proportional set size
-of everything below it, Spark's JVM included. A step is timed from the call over gRPC to the answer
-that both tasks of the connector are in the state.
+Each of the two is a `headgate up` on the embedded log. Both run at the same time, and each step is
+made in one and then in the other, so that the machine is equally busy for both. Memory is the
+proportional set size of all processes below it, including Spark's JVM. A step is timed from the
+gRPC call to the answer that both tasks of the connector are in the state.
 
-Set HEADGATE_BENCH_PACKED for another number of connectors, and HEADGATE_BENCH_PACKED_RUNNERS for
-some of the runners.
+HEADGATE_BENCH_PACKED sets another number of connectors. HEADGATE_BENCH_PACKED_RUNNERS selects
+runners.
 """
 
 import os
@@ -58,7 +58,7 @@ def run() -> Iterator[str]:
 
 
 class Cluster:
-    """A `headgate up` with so many connectors, from its start until it was stopped."""
+    """A `headgate up` with a number of connectors, from its start until it was stopped."""
 
     def __init__(self, folder: Path, runner: str, connectors: int) -> None:
         self.connectors = connectors
@@ -95,7 +95,7 @@ class Cluster:
         self._process.wait(UP_S)
 
     def measured(self) -> str:
-        """What the start took, and what it takes to do nothing, in words."""
+        """Return a report line: time and CPU of the start, memory, and CPU while idle."""
         root = self._process.pid
         up_s, up_cpu = time.perf_counter() - self._began, cpu_seconds(root)
         time.sleep(IDLE_S / 2)
@@ -110,7 +110,7 @@ class Cluster:
         )
 
     def step(self, step: str, turn: int) -> float:
-        """Seconds until one of the connectors, which `turn` says, has gone through `step`."""
+        """Return the seconds until one connector, chosen by `turn`, has gone through `step`."""
         name = f"c{turn * self.connectors // ROUNDS}"
         client = self._client
         began = time.perf_counter()

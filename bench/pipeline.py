@@ -1,11 +1,12 @@
 """From files to the log and on to a table: records per second and CPU per record.
 
-First one task of DirectorySource, exactly-once, on each runner, beside the bare write of the same
-records in the same batches: what files, task, runner and lifeline cost on top of the log. Then the
-main job, `headgate up` with DirectorySource and SparkFileSink, from the moment whole files appear
-in its directory until the sink has committed their last record.
+The first part is one task of DirectorySource, exactly-once, on each runner, beside the bare write
+of the same records in the same batches. The difference is the cost of files, task, runner and
+lifeline on top of the log. The second part is the main job, `headgate up` with DirectorySource and
+SparkFileSink. It is timed from the moment whole files appear in its directory until the sink has
+committed their last record.
 
-CPU is that of all processes involved, Spark's JVM and its Python workers included.
+CPU is that of all processes involved, including Spark's JVM and its Python workers.
 """
 
 import os
@@ -60,7 +61,7 @@ class Cost(NamedTuple):
 
 
 def run() -> Iterator[str]:
-    """Report lines: the source on each runner beside the bare write, then the main job."""
+    """Yield report lines: the source on each runner beside the bare write, then the main job."""
     collector.settle()  # as a worker does
     size = len(LINE % RECORDS)
     yield (
@@ -72,7 +73,7 @@ def run() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder:
         files = Path(folder) / "in"
         _write_files(files, "day", RECORDS)
-        # In turns, so that a busy minute of this machine meets them all.
+        # In turns, so that a busy minute of this machine affects all of them.
         for _ in range(REPEATS):
             for name, measured in costs.items():
                 measured.append(_bare(folder) if name == "bare write" else _source(name, files))
@@ -84,7 +85,7 @@ def run() -> Iterator[str]:
 
 
 def _line(name: str, cost: Cost, records: int, bare: Cost) -> str:
-    """`bare` is for `RECORDS`."""
+    """Return a report line. `bare` is the cost of the bare write of `RECORDS`."""
     rate, bare_rate = records / cost.seconds, RECORDS / bare.seconds
     cpu, bare_cpu = 1e6 * cost.cpu_seconds / records, 1e6 * bare.cpu_seconds / RECORDS
     return f"{name:12}{rate:>12,.0f}{cpu:>15.2f}{rate / bare_rate:>13.0%} {cpu / bare_cpu:>11.1f} x"
@@ -96,14 +97,14 @@ def _write_files(folder: Path, name: str, records: int) -> None:
         lines = [LINE % n + b"\n" for n in range(number, records, FILES)]
         part = folder / f"{name}-{number}.jsonl.part"
         part.write_bytes(b"".join(lines))
-        part.rename(part.with_suffix(""))  # now it is seen, as a whole
+        part.rename(part.with_suffix(""))  # makes the whole file visible to the source
 
 
 # -- files to the log --
 
 
 def _bare(folder: str) -> Cost:
-    """The producer alone is given the records that the source makes of the files."""
+    """Measure the producer alone with the records that the source makes of the files."""
     batches = [_batch(start) for start in range(0, RECORDS, BATCH)]
     with tempfile.TemporaryDirectory(dir=folder) as data:
         transport = open_transport(transport_settings(data))
@@ -134,7 +135,7 @@ def _batch(start: int) -> list[ProducerRecord]:
 
 
 def _source(runner: str, files: Path) -> Cost:
-    """From the task's word that it runs until its last record can be read."""
+    """Measure a source task, from its report that it runs until its last record can be read."""
     with tempfile.TemporaryDirectory(dir=files.parent) as data:
         worker = Worker(runner, Path(data))
         config = {"path": str(files), "topic": "events", "batch.size": str(BATCH)}

@@ -1,4 +1,4 @@
-"""CPU time and memory of whole process trees, from /proc. Linux only, as the embedded log is."""
+"""Measures CPU time and memory of process trees by /proc. Linux only, as the embedded log is."""
 
 import os
 import threading
@@ -7,30 +7,30 @@ from types import TracebackType
 from typing import Self
 
 PEAK_LOOK_S = 0.5
-"""Each look walks all pages of a JVM."""
+"""Seconds between two looks. They are rare, since each look walks all pages of a JVM."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(root: int) -> float:
-    """CPU that process `root` and all below it have used, those included that have ended and were
-    waited for by their parents."""
+    """Return the CPU seconds of process `root` and all below it. They include processes that have
+    ended and were waited for by their parents."""
     spent, children = _look()
     return sum(spent.get(pid, 0.0) for pid in _below(root, children))
 
 
 def below(root: int) -> list[int]:
-    """`root` and all processes below it."""
+    """Return the ids of process `root` and all below it."""
     return _below(root, _look()[1])
 
 
 def pss_mib(root: int) -> float:
-    """Proportional set size of `root` and all below it: pages that they share count once, pages
-    that others have, too, in part."""
+    """Return the proportional set size, in MiB, of `root` and all below it. Pages that they share
+    with each other count once. Pages that they share with other processes count in part."""
     return sum(map(_pss_kib, below(root))) / 1024
 
 
 class Peak:
-    """The largest `pss_mib` of `root` while the context lasts, asked twice a second."""
+    """Measures the largest `pss_mib` of `root` during the context, by two looks a second."""
 
     def __init__(self, root: int) -> None:
         self.mib = 0.0
@@ -61,7 +61,7 @@ def _pss_kib(pid: int) -> int:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
-        return 0  # it has ended meanwhile
+        return 0  # the process has ended meanwhile
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
@@ -74,7 +74,7 @@ def _below(root: int, children: dict[int, list[int]]) -> list[int]:
 
 
 def _look() -> tuple[dict[int, float], dict[int, list[int]]]:
-    """Seconds of each process, and its children."""
+    """Return the CPU seconds of each process, and the children of each process."""
     spent: dict[int, float] = {}
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
@@ -92,7 +92,7 @@ def _look() -> tuple[dict[int, float], dict[int, list[int]]]:
 
 
 def command(pid: int) -> str:
-    """Command line of `pid`, with a null after each argument; empty if it is gone."""
+    """Return the command line of `pid`, with a null after each argument. Empty: it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -100,7 +100,7 @@ def command(pid: int) -> str:
 
 
 def spark_drivers(pid: int) -> list[int]:
-    """The JVMs below `pid` that are Spark Connect servers."""
+    """Return the ids of JVMs below `pid` that are Spark Connect servers."""
     return [
         one
         for one in below(pid)

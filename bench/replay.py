@@ -1,5 +1,8 @@
-"""Replay of a config topic: records to events to state, with the standard library's JSON parser and
-with orjson. Each in a process of its own, so that peak memory is its own."""
+"""Replay of a config topic, from records to events to state.
+
+It is measured with the standard library's JSON parser and with orjson, each in a process of its
+own, so that peak memory is measured for each alone.
+"""
 
 import json
 import resource
@@ -24,7 +27,7 @@ Bytes = tuple[int, bytes, bytes | None]
 
 
 def run() -> list[str]:
-    """One line for each reader of the same records."""
+    """Return a report line for each JSON parser on the same records."""
     return [_measured(parser) for parser in ("json", "orjson")]
 
 
@@ -46,7 +49,8 @@ def _measured(parser: str) -> str:
 
 
 def config_topic() -> Iterator[Bytes]:
-    """Round after round, each connector gets a config, a set of tasks, a commit and a count."""
+    """Yield the records of a config topic. In each round, each connector gets a config, task
+    configs, a commit record and a task count record."""
     offset = 0
     version = 0
     while True:
@@ -81,7 +85,7 @@ def _rewritten(name: str, version: int) -> Iterator[records.Record]:
 
 
 def measure(parser: str) -> dict[str, float]:
-    """Replays in batches; writing the records is not counted."""
+    """Replay the records in batches. Making the records is not measured."""
     parse = None
     if parser == "orjson":
         import orjson

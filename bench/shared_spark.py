@@ -1,4 +1,4 @@
-"""One Spark Connect server for all parts of a run: a JVM takes seconds to start."""
+"""One Spark Connect server for all parts of a bench run, since a JVM takes seconds to start."""
 
 import atexit
 import functools
@@ -16,7 +16,7 @@ SLOTS = 12
 
 @functools.cache
 def server() -> SparkServer:
-    """Started at the first call, stopped at the end of this process.
+    """Return the server. It is started at the first call and stopped at the end of this process.
 
     Raises:
         ServerError: Java is missing, or Spark does not start.
@@ -37,5 +37,5 @@ def server() -> SparkServer:
 
 
 def launcher(body: str = BODY) -> SparkLauncher:
-    """A launcher of task bodies on that server."""
+    """Return a launcher of task bodies on the shared server."""
     return SparkLauncher(server().address, body)

@@ -1,4 +1,4 @@
-"""How much virtual time a second of ours is worth."""
+"""How much virtual time the simulation runs in a second of CPU time."""
 
 import time
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ SEEDS = 5
 
 
 def run() -> Iterator[str]:
-    """Report lines: whole clusters of three and of ten workers, with faults and users."""
+    """Yield report lines for whole clusters of three and ten workers, with faults and users."""
     for workers in (3, 10):
         began = time.process_time()
         reports = [simulate(Options(seed=seed, workers=workers)) for seed in range(SEEDS)]

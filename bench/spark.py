@@ -1,5 +1,5 @@
-"""Spark alone: how soon tasks launched at once begin and end, and SparkFileSink from the embedded
-log to Parquet, without a worker around it."""
+"""Spark without a worker: how soon tasks that are launched at once begin and end, and SparkFileSink
+from the embedded log to Parquet."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ BATCH = 5_000
 
 
 def run() -> Iterator[str]:
-    """Report lines: the start of tasks, their session included, and what the sink takes."""
+    """Yield report lines: the start of tasks, including their session, and the time of the sink."""
     address = shared_spark.server().address
     for name in ("cold", "warm"):
         took = _tasks_at_once(TASKS)
@@ -34,7 +34,7 @@ def run() -> Iterator[str]:
 
 
 def _tasks_at_once(count: int) -> float:
-    """Seconds until they are all over."""
+    """Return the seconds until all tasks have ended."""
     launcher = shared_spark.launcher("os.path:basename")
     done = threading.Semaphore(0)
     began = time.perf_counter()

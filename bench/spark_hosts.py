@@ -1,12 +1,12 @@
-"""A `headgate up` on a standalone Spark cluster of two hosts: how soon it goes on after a loss.
+"""Recovery of `headgate up` on a standalone Spark cluster of two hosts after it loses a part.
 
-The hosts are two addresses of this machine, with a Spark worker and a folder each. A steady 200
-lines a second come in. Seconds are from the loss until there are records of the source's next run,
-and until the sink has committed one of them. A host that was lost is there again before the next
+The hosts are two addresses of this machine, each with a Spark worker and a folder. A steady 200
+lines per second come in. Seconds are from the loss until there are records of the source's next
+run, and until the sink has committed one of them. A lost host is started again before the next
 loss.
 
-A task that was lost waits before it is started anew, and longer each time if it was not running for
-a minute before. So each loss comes after such a minute, and meets the shortest pause.
+A lost task is started again after a pause, which grows each time unless the task ran for a minute
+before. So each loss comes after such a minute and meets the shortest pause.
 """
 
 import os
@@ -29,7 +29,7 @@ from support.spark.standalone import HOSTS, Standalone
 
 DRIVER_HOST = "127.0.0.4"
 QUIET_S = RETRY_DELAY_MS_MAX / 1000 + 2
-"""A run that lasted so long makes the pauses begin anew."""
+"""Seconds of a task's run after which its next pause is the shortest again."""
 RUN_LOOK_S = 0.05
 PIPELINE = """
 [cluster]
@@ -57,7 +57,7 @@ format = "parquet"
 
 
 def run() -> Iterator[str]:
-    """Report lines: recoveries by what was lost."""
+    """Yield report lines: recoveries by what was lost."""
     yield f"after a loss, {BLOWS} of each: seconds to new records, and to their first commit"
     with (
         tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder,
@@ -73,7 +73,8 @@ def run() -> Iterator[str]:
 
 
 def _losses(cluster: Standalone, job: UpJob) -> dict[str, Callable[[str], None]]:
-    """What is lost, and how: told the host that has the source's task."""
+    """Return, by name, the functions that cause a loss. Each is given the host of the source's
+    task."""
     return {
         "the executor that has the source's task": lambda home: _kill(cluster.executors(home)),
         "the host that has the source's task": cluster.kill_worker,
@@ -90,14 +91,14 @@ def _recovered(log: JobLog, cluster: Standalone, lose: Callable[[str], None]) ->
     if log.grows() is not None:
         early = cluster.bodies()
         time.sleep(QUIET_S)
-    # Those of the sink's batches are gone by now.
+    # The task bodies of the sink's batches have ended by now, so those left are the source's.
     homes = [host for pid, host in cluster.bodies().items() if pid in early]
     if not homes:
-        return None, None  # nothing goes on since the loss before
+        return None, None  # the job did not recover from the loss before
     lost = log.run()
     lose(homes[0])
     began = time.perf_counter()
-    # Until its process ends, the lost task may still write.
+    # The lost task may still write until its process ends.
     if seen(lambda: log.run() not in (None, lost), RUN_LOOK_S) is None:
         return None, None
     before = log.records()

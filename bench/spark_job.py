@@ -1,15 +1,15 @@
-"""A `headgate up` on Spark that runs already: latency from a line to a committed row, the rate by
-the number of tasks, and how soon it goes on after a kill.
+"""A running `headgate up` on Spark: latency from a line to a committed row, the rate by the number
+of tasks, and recovery from kills.
 
 The source is DirectorySource on the runner `spark`. The rate is measured in turns with one job of
-plain PySpark, which reads the same files and writes Parquet, in a session that runs already and is
-told the columns. So is that of DirectorySource and DirectorySink on the runner `process`. Ours are
-told the columns too (`json.types`); "as text" is a source that is not, whose lines stay text.
+plain PySpark, which reads the same files and writes Parquet in a running session. So is the rate of
+DirectorySource and DirectorySink on the runner `process`. All are told the columns (ours by
+`json.types`), except the source "as text", whose lines stay texts.
 
-Latency is that of single lines: from the moment a line is whole in its file until the sink's group
-has committed its offset, which it does after the table has the row. Recovery is the time from a
-SIGKILL until new records are in the log and until the sink commits again, at a steady 200 lines a
-second.
+Latency is that of single lines, from the moment a line is complete in its file until the sink's
+group has committed its offset. The sink commits after the table has the row. Recovery is the time
+from a SIGKILL until new records are in the log, and until the sink commits again, at a steady 200
+lines per second.
 """
 
 import os
@@ -97,7 +97,8 @@ path = "out"
 
 
 def run() -> Iterator[str]:
-    """Report lines: latencies per sink, rates per number of tasks, recoveries per kind of kill."""
+    """Yield report lines: latencies by sink, rates by number of tasks, recoveries by kind of
+    kill."""
     yield f"latency of {SAMPLES} single lines, {SAMPLE_EVERY_S} s apart: p50 and p99, seconds"
     for name, sink in SINKS.items():
         yield from _latency(name, sink)
@@ -143,7 +144,7 @@ def _latency(name: str, sink: str) -> Iterator[str]:
 
 
 def _note_commits(job: UpJob, seen: list[float]) -> None:
-    """When the sink was first seen to have committed each sample."""
+    """Note in `seen`, for each sample, the time at which its commit by the sink was first seen."""
     done = 0
     with JobLog(job) as log:
         while done < len(seen):
@@ -170,7 +171,8 @@ def _without_spark(tasks: int, plain: "_PlainSpark") -> Iterator[str]:
 
 
 def _beside(name: str, job: UpJob, plain: "_PlainSpark", records: int) -> Iterator[str]:
-    """The rate of `job`, and that of plain PySpark in turns with it. The first turn is to warm."""
+    """Measure the rate of `job` in turns with that of plain PySpark. The first turn only warms
+    up."""
     ours, theirs = [], []
     warm(job)
     for number in range(REPEATS + 1):
@@ -188,7 +190,7 @@ def _rate(costs: list[tuple[float, float]], records: int) -> str:
 
 
 class _PlainSpark:
-    """A session of PySpark in this process, with a JVM of its own."""
+    """A PySpark session in this process, with a JVM of its own."""
 
     def __enter__(self) -> Self:
         from pyspark.sql import SparkSession
@@ -202,7 +204,8 @@ class _PlainSpark:
         self._session.stop()
 
     def convert(self, files: list[Path], out: Path) -> tuple[float, float]:
-        """Seconds, and seconds of the JVM's CPU, from the lines of `files` to Parquet in `out`."""
+        """Write the lines of `files` as Parquet to `out`. Returns seconds and CPU seconds of the
+        JVM."""
         jvm = self._session.sparkContext._gateway.proc.pid
         began, cpu = time.perf_counter(), cpu_seconds(jvm)
         frame = self._session.read.schema(COLUMNS).json([str(path) for path in files])
@@ -235,9 +238,10 @@ def _kill(find: Callable[[UpJob], list[int]], job: UpJob) -> None:
 
 
 def _python_workers(job: UpJob) -> list[int]:
-    """Python workers that Spark's daemon has forked, not the daemon.
+    """Return the ids of Python workers that Spark's daemon has forked, without the daemon.
 
-    The daemon's module is a setting of Spark as well, so the JVM and its guard name it, too.
+    The daemon's module is also a setting of Spark, so the command lines of the JVM and its guard
+    name it, too.
     """
     daemons = [pid for pid in below(job.pid) if _is_daemon(pid)]
     return [pid for pid in daemons if _parent(pid) in daemons]
@@ -250,7 +254,8 @@ def _owner(job: UpJob) -> list[int]:
 
 
 def _is_daemon(pid: int) -> bool:
-    """Whether it is Spark's daemon of Python workers, or one that it has forked."""
+    """Return whether a process is Spark's daemon of Python workers, or a worker that it has
+    forked."""
     return command(pid).split("\0")[1:3] == ["-m", "headgate_spark.daemon"]
 
 

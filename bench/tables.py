@@ -1,12 +1,13 @@
 """Delta and Iceberg tables without Spark: from files to a table, and from a table to files.
 
-``headgate up`` with DirectorySource and a table's sink, and with a table's source and
-DirectorySink, each through the embedded log. The same rows go straight, in one process: read a part
-by pyarrow, append it by deltalake or pyiceberg; read the table by them, write Parquet by pyarrow.
+Ours is ``headgate up`` through the embedded log, with DirectorySource and a table's sink, and with
+a table's source and DirectorySink. Beside it the same rows are moved directly, in one process. To a
+table, pyarrow reads a part and deltalake or pyiceberg appends it. From a table, they read it and
+pyarrow writes Parquet.
 
-Ours runs already, and has moved the rows once before. Time is from the moment files appear in its
-directory, or a version of its table is there, until the sink has committed the last row. CPU is
-that of all processes involved.
+Ours is running, and has moved the rows once before. Time is from the moment files appear in its
+directory, or a version of its table exists, until the sink has committed the last row. CPU is that
+of all processes involved.
 """
 
 import os
@@ -66,14 +67,14 @@ path = "out"
 
 
 class Format(NamedTuple):
-    """A format of tables; each table has a folder of its own."""
+    """A table format. Each table has a folder of its own."""
 
     name: str
     settings: Callable[[Path], str]
-    """Settings of a connector, as lines of a pipeline file."""
+    """Return the settings of a connector as lines of a pipeline file."""
     append: Callable[[Path, pa.Table], None]
     read: Callable[[Path], Iterable[Any]]
-    """Batches of rows, by the library alone."""
+    """Yield the rows of a table in batches, read by the format's library alone."""
     count: Callable[[Path], int]
 
 
@@ -125,7 +126,7 @@ FORMATS = (
 
 
 def run() -> Iterator[str]:
-    """Report lines."""
+    """Yield report lines: rate and CPU to and from each table format, beside its library."""
     yield (
         f"{ROWS:,} rows of 6 columns, to a table in {FILES} commits; medians of {REPEATS}, in turns"
     )
@@ -157,7 +158,7 @@ def _to_table(folder: Path, one: Format) -> Iterator[str]:
             alone = _straight_to(folder, one)
             taken = through(job, folder / "files", ROWS, turn)
             _check(one.count(table), (turn + 1) * ROWS)
-            if turn:  # the first one warms
+            if turn:  # the first turn warms up
                 straight.append(alone)
                 ours.append(taken)
     shutil.rmtree(table)
@@ -177,7 +178,7 @@ def _straight_to(folder: Path, one: Format) -> Cost:
 
 
 def _in_microseconds(rows: pa.Table) -> pa.Table:
-    """As tables keep times."""
+    """Return the rows with timestamps in microseconds, as tables store them."""
     at = rows.schema.get_field_index("at")
     return rows.set_column(at, "at", rows.column(at).cast(pa.timestamp("us", "UTC")))
 

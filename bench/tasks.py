@@ -1,7 +1,7 @@
 """How long a task takes to its first commit, to pause, to resume and to stop, per runner.
 
-On the embedded log, exactly-once, an idle machine's medians; the worker's answers to the fencing
-and the recheck come at once, so what is measured is runner, lifeline, body and log.
+The numbers are medians on an idle machine, exactly-once, on the embedded log. The answers to the
+fencing request and the recheck come at once. So runner, lifeline, body and log are measured.
 """
 
 import os
@@ -46,7 +46,7 @@ LINE = "x" * 80
 
 
 class TickingTask(SourceTask):
-    """Small batches without end, or `records` in large ones."""
+    """A task that gives small batches without end, or `records` records in large batches."""
 
     def start(self, config: Mapping[str, str]) -> None:
         self._left = int(config.get("records", "0"))
@@ -71,7 +71,7 @@ class TickingSource(SourceConnector):
 
 
 class Worker:
-    """The least a worker must be to a runner."""
+    """The parts of a worker that a runner needs."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.transport = open_transport(transport_settings(folder))
@@ -91,7 +91,7 @@ class Worker:
             self.runner.send(run, RecheckAnswered())
 
     def start(self, config: Mapping[str, str], connector: str = "bench.tasks:TickingSource") -> str:
-        """Start a source task; returns its run."""
+        """Start a source task. Returns its run."""
         self._count += 1
         run = f"bench/{self._count}"
         member_id, generation = self._member
@@ -130,7 +130,8 @@ class Worker:
                 return at
 
     def wait_for_records(self, topic: str, count: int) -> float:
-        """When `count` records could be read. Asks the log: progress is reported now and then."""
+        """Wait until `count` records can be read. Returns the time of that. The log is asked, since
+        tasks report their progress only now and then."""
         while sum(self.transport.record_log.end_offsets([topic]).values()) < count:
             time.sleep(0.01)
         return time.perf_counter()
@@ -155,7 +156,7 @@ def _join(transport: EmbeddedTransport) -> tuple[str, int]:
 
 
 def run() -> Iterator[str]:
-    """Report lines: medians of a life's steps, then records per second through a task."""
+    """Yield report lines: medians of the steps of a task's life, then records per second."""
     collector.settle()  # as a worker does
     root = Path(__file__).resolve().parents[1]
     os.environ["PYTHONPATH"] = os.pathsep.join((str(root), os.environ.get("PYTHONPATH", "")))
@@ -201,7 +202,7 @@ def _throughput(name: str) -> str:
 
 
 def _bare() -> str:
-    """What a body's loop costs without runner, machine and log: poll, convert, forget."""
+    """Return the CPU of poll and converter alone, without runner, machine and log."""
     task = TickingTask()
     task.start({"records": str(RECORDS)})
     converter = task_converters({}, {}).value

@@ -1,4 +1,4 @@
-"""A `headgate up` that runs already, and what new files cost from its directory to its sink."""
+"""A running `headgate up`, and what new files cost from its source's directory to its sink."""
 
 import signal
 import subprocess
@@ -20,12 +20,13 @@ LOOK_S = 0.02
 
 
 def headgate() -> str:
-    """The command that is installed beside this interpreter."""
+    """Return the path of the command that is installed beside this interpreter."""
     return str(Path(sys.executable).parent / "headgate")
 
 
 class UpJob:
-    """Runs `pipeline` in `folder`: its data folder is ``state``, its source reads ``in``.
+    """Runs `pipeline` in `folder`. The pipeline's data folder is ``state``, and its source reads
+    ``in``.
 
     Args:
         sink: name of the connector whose commits count.
@@ -58,11 +59,12 @@ class UpJob:
         return self._process.pid
 
     def move(self, files: Iterable[Path], records: int, prefix: str = "") -> tuple[float, float]:
-        """Seconds, and seconds of CPU, from the moment that `files` are renamed into the directory
-        until the sink has committed their `records`.
+        """Rename `files` into the directory, and wait until the sink has committed their `records`.
+        Returns the seconds and CPU seconds from one to the other.
 
         Raises:
-            RuntimeError: they are not committed in time, or the run has ended; with its log.
+            RuntimeError: the records are not committed in time, or the run has ended. The message
+                has its log.
         """
         self._total += records
         began, cpu = time.perf_counter(), cpu_seconds(self._process.pid)
@@ -79,7 +81,7 @@ class UpJob:
         try:
             reader = open_reader(self.folder / "state")
         except (RefusedError, TransportError):
-            return 0  # not made yet
+            return 0  # the log was not created yet
         try:
             return sum(reader.record_log.committed(self._group).values())
         finally:
@@ -88,7 +90,7 @@ class UpJob:
 
 @contextmanager
 def temporary_job(pipeline: str, sink: str) -> Iterator[UpJob]:
-    """A job in a folder that goes with it."""
+    """Run a job in a temporary folder, which is removed with it."""
     with (
         tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder,
         UpJob(Path(folder), pipeline, sink) as job,

@@ -1,7 +1,7 @@
-"""1,000 watches of one worker by gRPC: the memory they take, and how soon they see a change.
+"""1,000 watches of one worker by gRPC: their memory in the worker, and how soon they see a change.
 
-The worker, on the embedded log, is a process of its own. The watchers are one process, this one:
-its own work is in the latencies. Set HEADGATE_BENCH_WATCHERS for another number.
+The worker, on the embedded log, is a process of its own. The watchers all are in this process,
+whose own work is part of the latencies. HEADGATE_BENCH_WATCHERS sets another number.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from headgate_grpc.v1.connector_service_pb2_grpc import ConnectorServiceStub
 
 WATCHERS = int(os.environ.get("HEADGATE_BENCH_WATCHERS", "1000"))
 STREAMS = 50
-"""Watches of one connection."""
+"""Number of watches on one connection."""
 CHANGES = 40
 SETTLE_S = 2.0
 CONFIG = {"connector.class": "FileStreamSink", "topics": "t", "file": "out.txt"}
@@ -32,7 +32,7 @@ STOPPED = connector_pb2.TARGET_STATE_STOPPED
 
 
 def serve(folder: str) -> None:
-    """A worker until its standard input ends; prints its address."""
+    """Run a worker until standard input ends. Prints the worker's address."""
     from support.grpc.worker import grpc_worker
 
     with grpc_worker(Path(folder)) as served:
@@ -41,7 +41,7 @@ def serve(folder: str) -> None:
 
 
 def run() -> Iterator[str]:
-    """Report lines."""
+    """Yield report lines: the memory, and the latency of a change."""
     root = Path(__file__).parents[1]
     path = os.pathsep.join((str(root), str(root / "tests")))
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder:
@@ -64,7 +64,7 @@ async def _measured(address: str, pid: int) -> list[str]:
     async with connect_async(address) as client:
         await client.create("watched", CONFIG, STOPPED)
         await client.wait("watched")
-        one = await _opened(address, 1)  # the table of watched connectors is there from now on
+        one = await _opened(address, 1)  # makes the worker create its table of watched connectors
         await asyncio.sleep(SETTLE_S)
         before = pss_mib(pid)
         many = await _opened(address, WATCHERS)
@@ -93,7 +93,7 @@ _Watch = tuple[grpc.aio.Channel, AsyncIterator[WatchConnectorsResponse]]
 
 
 async def _opened(address: str, count: int) -> list[_Watch]:
-    """Watches that have seen all that there is."""
+    """Open watches, and read each until it has seen the present state of all connectors."""
     target = address.removeprefix("grpc://")
     options = (("grpc.use_local_subchannel_pool", 1),)  # a connection for each channel
     found: list[_Watch] = []
@@ -108,7 +108,7 @@ async def _opened(address: str, count: int) -> list[_Watch]:
 
 
 async def _sees(stream: AsyncIterator[WatchConnectorsResponse], marker: str) -> float:
-    """When the change came."""
+    """Return the time at which a watch saw the change."""
     async for response in stream:
         if any(each.config.get("marker") == marker for each in response.connectors):
             return time.perf_counter()

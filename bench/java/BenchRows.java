@@ -24,8 +24,8 @@ import org.apache.kafka.connect.source.SourceTask;
 import org.apache.kafka.connect.storage.Converter;
 
 /**
- * A source of typed rows that are made in memory, and a converter to Avro without a registry: what Java's workers do
- * with rows, at its best. No file is read, and no registry is asked.
+ * A source of typed rows that are made in memory, and a converter to Avro without a registry. They show the best that
+ * Java's workers can do with rows, since no file is read and no registry is asked.
  */
 public class BenchRows {
     private static final Schema ROW = SchemaBuilder.struct()
@@ -123,7 +123,7 @@ public class BenchRows {
         }
     }
 
-    /** Avro as Java's AvroConverters write it, with the id 1 for the one schema that there is. */
+    /** Writes Avro as Java's AvroConverters do, with the id 1 for the only schema. */
     public static class AvroConverter implements Converter {
         private final AvroData data = new AvroData(new AvroDataConfig(Map.of()));
         private Schema known;

@@ -9,8 +9,8 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Lines of a file to a topic in transactions, with nothing around the producer: its settings are
- * those that Connect gives a source task's.
+ * Sends lines of a file to a topic in transactions, by a producer alone. Its settings are those
+ * that Connect gives the producer of a source task.
  *
  * Arguments: brokers, file, topic, records per transaction (0: by time), ms per transaction. Prints
  * the seconds it took and its CPU seconds.

@@ -14,7 +14,7 @@ import org.apache.kafka.connect.util.TopicAdmin;
  * Starts Connect's own config store on a topic, as a worker does, which reads it to its end.
  *
  * Arguments: brokers, topic. Prints the seconds it took, the CPU seconds of the process for it, and
- * how many tasks there are then.
+ * the number of tasks in the resulting state.
  */
 public class ReplayConfigs {
     public static void main(String[] arguments) {
@@ -50,7 +50,7 @@ public class ReplayConfigs {
     }
 }
 
-/** Nobody hears of updates: all is read while the store starts. */
+/** Ignores updates, since the whole topic is read while the store starts. */
 class Ignoring implements org.apache.kafka.connect.storage.ConfigBackingStore.UpdateListener {
     @Override
     public void onConnectorConfigRemove(String connector) {}
