@@ -147,10 +147,13 @@ def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
     log = Log(end=10)
     assert task(log, tmp_path).run_batch() == 10
     log.end = 4
+    with pytest.raises(OutputMissingError, match="this is another log: it ends at offset 4"):
+        task(Log(end=4), tmp_path).run_batch()
     with pytest.raises(RecordsGoneError, match=r"t-0 ends at offset 4, .* begin at 10: "):
         task(log, tmp_path).run_batch()
     # What an ended past of the task wrote meanwhile is no reason: ends were asked for before.
     late = Log(end=4)
+    late.offsets = log.offsets
     asked = [4, 10]
     late.end_offsets = lambda _topics: {PLACE: asked.pop(0)}  # type: ignore[method-assign]
     assert task(late, tmp_path).run_batch() == 0
