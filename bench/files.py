@@ -4,8 +4,8 @@ The same rows are moved in these ways:
 - pyarrow alone: one process reads a part and writes it.
 - Plain PySpark: a running session reads and writes Parquet.
 - dlt: in an environment of its own, see `bench.dlt_files`.
-- `headgate up` with DirectorySource and DirectorySink: as batches of Arrow rows, and row by row,
-  which a header converter requires.
+- `headgate up` with DirectorySource and DirectorySink: as batches of Arrow rows, and row by row.
+  A header converter is set for the second, since with one no batches are made.
 
 ``running`` is the time from the moment files appear in the directory of a running pipeline until
 the sink has committed the last row. ``whole`` is a run with ``--until-idle`` from its start to its

@@ -1,7 +1,8 @@
 """Parquet files through the embedded log to Parquet files, with three transforms at the source.
 
 The chain drops a field, renames one, casts two, and masks one. It runs on batches of Arrow rows,
-and row by row, which a header converter requires. Time and CPU are measured as in `files`.
+and then row by row. A header converter is set for the second, since with one no batches are made.
+Time and CPU are measured as in `files`.
 """
 
 import contextlib

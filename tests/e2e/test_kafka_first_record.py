@@ -1,5 +1,7 @@
-"""`first_record` of a sink's context on a real broker: behind a beginning that was deleted, also
-while the sink was stopped, and behind records of a transaction that was aborted."""
+"""`first_record` of a sink's context, and `last_record`, on a real broker.
+
+Cases: a beginning that was deleted, also while the sink was stopped, and records of a transaction
+that was aborted."""
 
 import uuid
 from collections.abc import Sequence
@@ -14,6 +16,7 @@ from support.kafka.cluster import create_topic
 from support.kafka.world import KafkaWorld
 
 from headgate.connector.api import SinkRecord, SinkTask
+from headgate.log.looks import last_record, record_time
 from headgate.task.messages import TaskKind, TaskOutcome
 
 pytestmark = pytest.mark.slow
@@ -106,3 +109,7 @@ def test_records_of_an_aborted_transaction_are_none(
     # 0 and 1 are aborted, which 2 says; 3 and 4 are committed, which 5 says.
     found, offsets = asked(kafka_world, tmp_path, topic, [(0, 6), (0, 3), (4, 6), (5, 6)], 4)
     assert (found, offsets) == ([3, None, 4, None], [3, 4])
+    log = kafka_world.connect().record_log
+    last = last_record(log, (topic, 0), 6)
+    assert last is not None and last == (4, record_time(log, (topic, 0), 4))
+    assert last_record(log, (topic, 0), 3) is None, "two offsets before the end are looked at"

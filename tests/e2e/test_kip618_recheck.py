@@ -1,8 +1,8 @@
 """KIP-618's worker F has its fencing done, and blocks before its producer is initialised.
 
 By the time it goes on, the connector has new task configs and its tasks are assigned to another
-worker, of which F has not heard. Kafka accepts F's producer all the same, which fences the rightful
-one. Only the recheck of the config topic then keeps F's task from the topic.
+worker, of which F has not heard. Kafka still accepts F's producer, and so fences the rightful one.
+Only the recheck of the config topic then keeps F's task from the topic.
 """
 
 import itertools

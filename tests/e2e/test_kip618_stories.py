@@ -362,7 +362,7 @@ def pending(worker: KeptWorker) -> str:
 @pytest.mark.exhaustive
 def test_an_open_transaction_of_a_dead_task_keeps_nobody_for_long(story: Story) -> None:
     """The transaction is at the end of the offsets topic, so readers of offsets wait. A worker
-    starts all the same, and fencing ends the wait long before the transaction times out."""
+    still starts, and fencing ends the wait long before the transaction times out."""
     with story.worker("l") as leader:
         story.put(leader, story.config(2))
         story.await_running(leader, 2)

@@ -51,7 +51,8 @@ def stream_reader(tree: Tree) -> tuple[Schema, Callable[[BinaryIO, str], Any]]:
 def _pass(
     stream: BinaryIO, start: int, value_of: Callable[[BinaryIO, str], Any], what: str
 ) -> None:
-    """Pass over a value whose texts are not all UTF-8: where it ends is known all the same."""
+    """Move the stream behind a value that has a text which is not UTF-8. The length of such a text
+    is known, so the end of the value is, too."""
     stream.seek(start)
     try:
         value_of(stream, "replace")

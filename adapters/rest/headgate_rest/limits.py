@@ -29,7 +29,8 @@ class Limits:
     body_values: int = 50_000
     """Most values, lists and objects of one body. Each takes fifty times its bytes in memory."""
     task_configs_bytes: int = 33_554_432
-    """Most bytes of one connector's task configs, which a worker signs and sends to the leader."""
+    """Most bytes of the task configs of one connector. A worker signs them and sends them to the
+    leader."""
     held_bytes: int = 67_108_864
     """Most bytes of all bodies that are being read or whose request is not answered yet."""
     read_timeout_ms: int = 30_000

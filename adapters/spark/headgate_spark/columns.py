@@ -6,9 +6,9 @@
     null < float   < double                 < string
     null < a type of a schema               < string
 
-`integer` is a whole number within +-2**53, which a double holds exactly. `long` is any of 64 bits.
-Both are written as int64. So 1 and 1.5 make a double, 2**60 and 1.5 make a string, and whole
-numbers beyond 64 bits are strings.
+An `integer` is a whole number from -2**53 to 2**53. A double holds each of them exactly. A `long`
+is any whole number of 64 bits. Both are written as int64. So 1 and 1.5 make a double, 2**60 and 1.5
+make a string, and whole numbers beyond 64 bits are strings.
 
 If kinds conflict within a column's first batch, all its values become strings: strings as they are,
 others as their JSON text. In later batches the column is pinned (`fits`). Objects and lists without

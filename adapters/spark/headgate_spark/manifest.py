@@ -12,9 +12,9 @@ of processes wrote the same records, one commits. The others find its entry and 
 A process that finds an entry *rolls it forward*: it renames its staged files to their published
 names, then commits its end to the consumer group. Nothing is ever overwritten.
 
-Files named by their start offset, which a later writer overwrites, would not do. A process that was
-frozen and wakes up would replace a longer file by a shorter one (loss), or write a file that
-overlaps the next (doubling).
+It would not do to name files by their start offset and to let a later writer overwrite them. A
+process that was frozen and wakes up would replace a longer file by a shorter one (loss), or write a
+file that overlaps the next (doubling).
 
 Progress resumes from the chain, and only then from the group, whose offsets only follow. A late
 process may set them back, or ahead if users have taken batches back meanwhile.

@@ -350,8 +350,8 @@ class Leadership:
             return True
         self._done(job, _write_failure(job, answer))
         if self.ready:
-            # It may have been written all the same, or hang in a transaction that no reader gets
-            # past. A new claim ends that transaction, and the log is read after it.
+            # The records may be in the log. Or their transaction is still open, and readers wait at
+            # it. A new claim ends that transaction, and the log is read after it.
             self._claim_later()
         if not lane.waiting:
             self._lanes.pop(lane.subject, None)

@@ -111,8 +111,8 @@ class ConfigAppended:
 
 @dataclass(frozen=True, slots=True)
 class ConfigAppendFailed:
-    """Answer to an `AppendConfig` that failed. Unless `fenced` or `too_large` is set, the records
-    may have been written all the same."""
+    """Answer to an `AppendConfig` that failed. With `fenced` or `too_large` nothing was written.
+    Without them the records may be in the log."""
 
     token: int
     reason: str

@@ -313,8 +313,8 @@ class Statuses:
         status, or None for a removal.
 
         In a generation that this worker has been in, no other worker has the work that it holds.
-        Another may write about it all the same. A Java worker that gave up a task before it had
-        started writes RUNNING when the start is over, with its generation of that moment.
+        But another worker may still write a status of it. A Java worker that gave up a task while
+        the task started writes RUNNING once the start is over, with its generation of then.
 
         In two cases it first waits `UNHEARD_MS`. In the first, the status read before is not this
         worker's own. That one may be still to come, or gone, since a compacted log shows only the

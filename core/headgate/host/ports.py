@@ -16,7 +16,7 @@ ConfigRecords: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
 class LogPorts(Protocol):
-    """The config topic and the status topic, which a host writes."""
+    """What a host does with the config topic and the status topic: claim, write, read."""
 
     def claim(self, generation: int) -> None:
         """Claim the config topic. Raises FencedError if a later leader has claimed it."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from headgate.ports import FencedError
 from headgate.simulation.schedule import Schedule
+from headgate.simulation.sleeper import Sleeper
 from headgate.simulation.world import World
 from headgate.task.machine import TaskMachine
 from headgate.task.messages import BodyReport, TaskCommand, TaskEnded, TaskOutcome, TaskSpec
@@ -18,7 +19,7 @@ STEP_MS = 60
 """The longest that one effect of a body takes to begin."""
 
 
-class Body(ABC):
+class Body(Sleeper, ABC):
     """One run of one task. `report` goes up the lifeline; the runner calls the rest."""
 
     def __init__(
@@ -28,17 +29,14 @@ class Body(ABC):
         report: Callable[[BodyReport], None],
         machine: TaskMachine,
     ) -> None:
+        super().__init__()
         self.spec = spec
-        self.dead = False
-        self.frozen = False
         self._orphaned = False
         self._begun = False
         self._world = world
         self._schedule: Schedule = world.schedule
         self._report = report
         self._machine = machine
-        self._waiting: deque[Callable[[], None]] = deque()
-        """What was due while the body was frozen."""
 
     # -- what a kind of task does --
 
@@ -78,15 +76,11 @@ class Body(ABC):
         or that its worker is gone it notices before that, or a moment later."""
         if self.dead:
             return
-        self.frozen = False
-        waiting, self._waiting = self._waiting, deque()
         notices = self._notice(frozen_ms, silence_ms)
         if self._schedule.likely(0.5):
-            waiting.extendleft(notices)
+            self.wake(before=notices)
         else:
-            waiting.extend(notices)
-        for action in waiting:
-            self._when_awake(action)
+            self.wake(after=notices)
 
     def _notice(self, frozen_ms: int, silence_ms: int) -> list[Callable[[], None]]:
         if self._orphaned:
@@ -97,16 +91,8 @@ class Body(ABC):
 
     # -- the machine and its effects --
 
-    def _when_awake(self, action: Callable[[], None]) -> None:
-        if self.dead:
-            return
-        if self.frozen:
-            self._waiting.append(action)
-        else:
-            action()
-
     def _give(self, given: BodyInput | TaskCommand) -> None:
-        self._when_awake(lambda: self._step(given))
+        self.when_awake(lambda: self._step(given))
 
     def _step(self, given: BodyInput | TaskCommand) -> None:
         if isinstance(given, LifelineLost) and not self._begun:
@@ -136,11 +122,11 @@ class Body(ABC):
                 self._perform(effects)
 
         if isinstance(effect, Report):
-            self._when_awake(act)
+            self.when_awake(act)
             return
         delay = self._delay_ms(effect)
         self._schedule.after(
-            delay + self._schedule.chance.randint(1, STEP_MS), lambda: self._when_awake(act)
+            delay + self._schedule.chance.randint(1, STEP_MS), lambda: self.when_awake(act)
         )
 
     def _do(self, effect: BodyEffect) -> BodyInput | None:

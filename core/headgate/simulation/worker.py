@@ -5,7 +5,7 @@ that `headgate.host.work` permits, as it does on a worker's threads.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from headgate.herder import messages as m
@@ -18,6 +18,7 @@ from headgate.host.work import Lane, Work
 from headgate.membership.messages import GroupRequest
 from headgate.ports import TransportError
 from headgate.simulation.runner import SimulatedRunner
+from headgate.simulation.sleeper import Sleeper
 from headgate.simulation.source_body import PARTITIONS, error_of
 from headgate.simulation.world import SLOW_MS, World
 from headgate.task.messages import TaskCommand, TaskSpec
@@ -41,18 +42,17 @@ OFFSETS_MS = 1_500
 """The most that writing a connector's offsets takes."""
 
 
-class SimulatedWorker:
+class SimulatedWorker(Sleeper):
     """One incarnation of a worker: after a crash a new one takes its place under the same name."""
 
     def __init__(
         self, world: World, name: str, settings: HerderSettings, *, checked: bool = True
     ) -> None:
         """`checked`: `HerderHost`'s."""
+        super().__init__()
         self.name = name
         self.url = settings.url
         self.worker_id = settings.worker_id
-        self.dead = False
-        self.frozen = False
         self._world = world
         self._schedule = world.schedule
         self._transport = world.connect(self.url)
@@ -72,7 +72,6 @@ class SimulatedWorker:
         self._config_position = 0
         self._status_position = 0
         self._lagging_until = 0
-        self._waiting: deque[Callable[[], None]] = deque()
         self._connectors: dict[tuple[str, int], dict[str, str | None]] = {}
         self._asking: set[int] = set()
         """Changes of offsets that are at their connector's class."""
@@ -89,21 +88,9 @@ class SimulatedWorker:
         self.runner.worker_silent()
 
     def thaw(self) -> None:
-        self.frozen = False
-        waiting, self._waiting = self._waiting, deque()
-        for action in waiting:
-            self.when_awake(action)
+        self.wake()
         if not self.dead:
             self.runner.worker_awake()
-
-    def when_awake(self, action: Callable[[], None]) -> None:
-        """Now, or when it thaws; never, if it is dead."""
-        if self.dead:
-            return
-        if self.frozen:
-            self._waiting.append(action)
-        else:
-            action()
 
     def ask(self, call_id: str, call: m.Call, hops: int, deadline_ms: int) -> None:
         self.post(m.Called(call_id, call, hops, deadline_ms))

@@ -141,8 +141,8 @@ def graceful_ms(spec: TaskSpec) -> int:
 
 
 def cut_short(ending: TaskEnded, reason: str) -> TaskEnded:
-    """Return `ending`, which a body was about to report, with `reason`, for which it was given
-    up."""
+    """Return the end that a body was about to report, with `reason` added to its text. The body was
+    given up for `reason` before it could report."""
     reason_told = f"{ending.reason}; then {reason}" if ending.reason else reason
     return TaskEnded(ending.outcome, reason_told, ending.trace)
 

@@ -90,7 +90,7 @@ class Polled:
     """Records that a transform dropped."""
     skipped: int = 0
     """Records that could not be read or converted. If that is tolerated, their source offsets are
-    committed all the same."""
+    committed with those of the other records."""
     detail: str = ""
     """First skipped record: its input, its position, and the reason."""
     retriable: str = ""
@@ -301,7 +301,7 @@ class CommitTransaction:
     """Commit the records sent with their source offsets, then call `commit_record()` for each of
     them and `commit()`. Outcome: `Committed`.
 
-    If nothing was sent there is no transaction, but both methods are called all the same. While the
+    If nothing was sent there is no transaction, but both methods are still called. While the
     log is waited for, a task that has neither method may be polled.
     """
 

@@ -95,7 +95,7 @@ def _a_claim_failed(leader: Leader) -> None:
 
 
 def _a_write_was_lost(leader: Leader) -> None:
-    """A write that the claim ends may have been written all the same."""
+    """Let a write fail without an answer, so that its records may be in the log."""
     leader.leads(6)
     token = leader.append.token
     leader.leadership.on_append_failed(ConfigAppendFailed(token, "no answer", fenced=False))

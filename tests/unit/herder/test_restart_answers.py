@@ -60,7 +60,7 @@ def test_an_answer_waits_for_its_status(call: m.Call) -> None:
 
 @pytest.mark.parametrize("call", ALL, ids=lambda call: type(call).__name__)
 def test_an_answer_does_not_wait_for_ever(call: m.Call) -> None:
-    """The restart was made all the same. When all is written, there is no second answer."""
+    """The restart itself was made. When all is written, there is no second answer."""
     world = running()
     hold(world, m.WriteStatus)
     call_id = world.call("a", call)

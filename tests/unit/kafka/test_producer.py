@@ -32,7 +32,7 @@ from headgate.ports import (
     ValueColumn,
 )
 from headgate_kafka.failures import Contact
-from headgate_kafka.records import partition_choice
+from headgate_kafka.records import partition_choice, plain_producer
 from headgate_kafka.records import producer as producers
 from headgate_kafka.records.first_contact import LOOKS
 from headgate_kafka.records.partition_choice import PartitionChoice
@@ -69,6 +69,53 @@ class ShrunkClient(SlowClient):
         for report in reports:
             report()
         return 0
+
+
+class CrowdedClient(SlowClient):
+    """A client of brokers that take at most 10 bytes in one batch."""
+
+    def __init__(self, settings: dict[str, Any], taken: list[bytes | None]) -> None:
+        super().__init__(0)
+        self._alone = settings.get("batch.num.messages") == 1
+        self._taken = taken
+        self._queue: list[tuple[bytes, Callable[..., None]]] = []
+
+    def produce(
+        self, _topic: str, value: bytes, _key: object, _partition: int, *given: Any
+    ) -> None:
+        self._queue.append((value, given[0]))
+
+    def flush(self, _timeout_s: float) -> int:
+        queue, self._queue = self._queue, []
+        for batch in [[each] for each in queue] if self._alone else [queue]:
+            if sum(len(value) for value, _ in batch) <= 10:
+                self._taken += [value for value, _ in batch]
+                continue
+            for _, report in batch:
+                report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), SimpleNamespace())
+        return 0
+
+
+def test_small_records_of_a_batch_that_is_too_large_are_sent_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """librdkafka fails each record of such a batch. Only the large one may be passed over."""
+    taken: list[bytes | None] = []
+    warnings: list[str] = []
+    monkeypatch.setattr(plain_producer, "Producer", lambda given: CrowdedClient(given, taken))
+    settings = {"bootstrap.servers": "b:9092"}
+    producer = PlainProducer(settings, lambda _topic: 1, warnings.append)
+    values = [b"0", b"1", b"2" * 11, b"3", b"4"]
+    producer.send([ProducerRecord("t", None, None, value) for value in values])
+    first, refused, last = producer.acks()
+    assert (first, last) == (Ack(0, 1), Ack(3, 4))
+    assert (refused.first, refused.last) == (2, 2)
+    assert "of 11 bytes" in str(refused.error)
+    assert taken == [b"0", b"1", b"3", b"4"]
+    producer.send([ProducerRecord("t", None, None, b"%d" % n) for n in range(5, 20)])
+    assert producer.acks() == [Ack(5, 19)]
+    (told,) = warnings
+    assert "Set producer.override.batch.size below that limit" in told
 
 
 class FickleClient(SlowClient):

@@ -1,5 +1,5 @@
-"""A worker's loop looks at what others wrote. An idle loop costs next to nothing, and misses
-nothing all the same."""
+"""A worker's loop looks at what others wrote. An idle loop costs next to nothing, and
+still misses nothing."""
 
 import queue
 import threading

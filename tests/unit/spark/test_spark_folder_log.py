@@ -139,7 +139,7 @@ def test_a_commit_of_other_partitions_in_between_costs_nothing(tmp_path: Path) -
 def test_what_executors_wrote_to_a_folder_of_another_machine_is_not_committed(
     tmp_path: Path,
 ) -> None:
-    """Spark itself leaves its mark of success here all the same."""
+    """Spark still leaves its mark of success in the folder of this machine."""
     subject = target(tmp_path / "ours")
     there = Writer()
 

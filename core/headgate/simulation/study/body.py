@@ -4,12 +4,12 @@ It stands for a thread of its worker, as Java's tasks are: it is frozen with its
 with it.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from headgate.ids import TargetState
 from headgate.simulation.schedule import Schedule
+from headgate.simulation.sleeper import Sleeper
 from headgate.simulation.study.model import Span
 from headgate.task.messages import (
     BodyReport,
@@ -31,7 +31,7 @@ class Told(Protocol):
     def __call__(self, spec: TaskSpec, *, runs: bool) -> None: ...
 
 
-class StudyBody:
+class StudyBody(Sleeper):
     """One run of one task. `told` learns when it begins to run and when it does not any more."""
 
     def __init__(
@@ -43,9 +43,8 @@ class StudyBody:
         start_ms: Span,
         stop_ms: Span,
     ) -> None:
+        super().__init__()
         self.spec = spec
-        self.dead = False
-        self.frozen = False
         self._schedule = schedule
         self._report = report
         self._told = told
@@ -54,14 +53,12 @@ class StudyBody:
         self._started = False
         self._stopping = False
         self._runs = False
-        self._waiting: deque[Callable[[], None]] = deque()
-        """What was due while it was frozen."""
 
     def begin(self) -> None:
         self._after(self._start_ms, self._has_started)
 
     def command(self, command: TaskCommand) -> None:
-        self._when_awake(lambda: self._obey(command))
+        self.when_awake(lambda: self._obey(command))
 
     def die(self) -> None:
         self.dead = True
@@ -75,9 +72,7 @@ class StudyBody:
         """It goes on where it stood: as a thread, it does not notice that time has passed."""
         self.frozen = False
         self._tell()
-        waiting, self._waiting = self._waiting, deque()
-        for action in waiting:
-            self._when_awake(action)
+        self.wake()
 
     def silence(self, reason: str) -> None:
         """A thread of the worker hears no silence: both stand still together."""
@@ -86,17 +81,9 @@ class StudyBody:
         """The worker has crashed; so has its task."""
         self.die()
 
-    def _when_awake(self, action: Callable[[], None]) -> None:
-        if self.dead:
-            return
-        if self.frozen:
-            self._waiting.append(action)
-        else:
-            action()
-
     def _after(self, span: Span, action: Callable[[], None]) -> None:
         delay_ms = self._schedule.chance.randint(*span)
-        self._schedule.after(delay_ms, lambda: self._when_awake(action))
+        self._schedule.after(delay_ms, lambda: self.when_awake(action))
 
     def _has_started(self) -> None:
         if self._stopping:
